@@ -1,0 +1,1 @@
+//! What changes rarely: configuration, keys, the database, the management listener.

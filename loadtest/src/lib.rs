@@ -1,0 +1,1 @@
+//! A load generator and a model backend that drive any URL.

@@ -1,0 +1,1 @@
+//! The data plane: one pinned core, one runtime, one listener, one shard each.

@@ -1,0 +1,2 @@
+//! The tokentriage command.
+fn main() {}
