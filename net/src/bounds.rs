@@ -1,0 +1,64 @@
+//! Every bound of the data plane, each with where it comes from.
+
+use std::time::Duration;
+
+// ---- runtime -------------------------------------------------------------------------------------------
+
+/// Entries of a core's submission ring: one operation a connection side, a thousand in flight between two
+/// submissions; about 107 KiB of locked memory.
+pub const RING_ENTRIES: u32 = 1024;
+/// The smaller ring tried when the memory lock limit refuses the first: two fit into 64 KiB.
+pub const SMALL_RING_ENTRIES: u32 = 256;
+/// Connections that the kernel queues before they are accepted; the usual `somaxconn`.
+pub const ACCEPT_BACKLOG: i32 = 4096;
+/// Milliseconds to wait when accepting fails (no descriptors left): long enough not to spin, short enough that
+/// nobody notices once there are some.
+pub const ACCEPT_BACK_OFF: u64 = 20;
+/// A wait on the backend shorter than this does not look after the client: watching costs 3 to 7 microseconds,
+/// and no generation worth stopping ends sooner.
+pub const CLIENT_WATCH_DELAY: Duration = Duration::from_millis(15);
+/// How often a client that has sent bytes ahead is looked at for a close behind them.
+pub const CLIENT_WATCH_TICK: Duration = Duration::from_millis(50);
+
+// ---- mesh ----------------------------------------------------------------------------------------------
+
+/// Parcels between one ordered pair of cores. An exchange has at most one ask or answer under way for each
+/// owner, so this many exchanges can wait at once before the sender's outbox holds the rest.
+pub const RING_PARCELS: usize = 1024;
+
+// ---- exchanges -----------------------------------------------------------------------------------------
+
+/// No exchange lasts longer: a stream still running then is cut. A day is beyond any generation.
+pub const EXCHANGE_BOUND: Duration = Duration::from_secs(24 * 3600);
+/// A hold's deadline lies this much behind the end of the longest exchange, so that no hold is voided while
+/// money is being spent.
+pub const HOLD_MARGIN: Duration = Duration::from_secs(3600);
+/// Unread request body that is read and dropped after an early refusal, so that the connection can be kept.
+pub const DRAIN_BODY: u64 = 64 * 1024;
+/// Bytes read and dropped, at most, before a connection with an unread body is closed: the client can read the
+/// answer only if its own sending is not met with a reset.
+pub const LINGER_BYTES: u64 = 8 * 1024 * 1024;
+/// How long that may take.
+pub const LINGER_TIME: Duration = Duration::from_secs(2);
+/// Room for one read from a client or a backend.
+pub const READ_ROOM: usize = 16 * 1024;
+/// A buffer larger than this is given back to the allocator between two exchanges of a connection.
+pub const KEPT_BUFFER: usize = 64 * 1024;
+/// Request head and body go out in one write up to this size; beyond it, copying costs more than a second call.
+pub const ONE_WRITE: usize = 32 * 1024;
+/// Compiled plans that a core keeps; more distinct (owner, endpoint, model) than this and they are made anew.
+pub const KEPT_PLANS: usize = 16 * 1024;
+
+// ---- upstream ------------------------------------------------------------------------------------------
+
+/// Idle connections that a core keeps to one backend address.
+pub const POOLED_CONNECTIONS: usize = 256;
+/// How long an address that refused a connection is passed over while another one is left.
+pub const SET_ASIDE: Duration = Duration::from_secs(5);
+/// Interim (1xx) answers that a backend may send before its final one.
+pub const INTERIM_ANSWERS: usize = 8;
+
+// ---- upkeep --------------------------------------------------------------------------------------------
+
+/// How often a core hands its changed counters to the journal and lets overdue holds go.
+pub const UPKEEP_PERIOD: Duration = Duration::from_millis(250);
