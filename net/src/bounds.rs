@@ -62,3 +62,41 @@ pub const INTERIM_ANSWERS: usize = 8;
 
 /// How often a core hands its changed counters to the journal and lets overdue holds go.
 pub const UPKEEP_PERIOD: Duration = Duration::from_millis(250);
+
+// ---- heads, bodies, reports, answers: what nothing may allocate or walk beyond -------------------------
+
+/// Header lines of one head. Browsers and SDKs send 10 to 40; nginx and hyper stop near 100.
+pub const MAX_HEADER_LINES: usize = 128;
+
+/// Empty lines tolerated in front of a request line (RFC 9112 §2.2 asks for at least one: old clients
+/// send a CRLF after a body). More is a peer that is not speaking HTTP.
+pub const MAX_LEADING_EMPTY_LINES: usize = 4;
+
+/// Bytes of one chunk-size line with its extensions and CRLF. Sixteen digits suffice; the rest is room
+/// for extensions, which are read and dropped.
+pub const MAX_CHUNK_LINE_BYTES: usize = 1024;
+
+/// Bytes of all trailer lines of one chunked body. They are dropped, so only signatures need to fit.
+pub const MAX_TRAILER_BYTES: usize = 8 * 1024;
+
+/// Containers open at once in a JSON body. Tool schemas reach 20 to 30; what is deeper than this only
+/// wears out the parsers behind us. One bit a level, so the scanner holds 128 bytes.
+pub const MAX_JSON_DEPTH: usize = 1024;
+
+/// Bytes of a model's name. It becomes part of counter identities, so it may not be a body of its own.
+pub const MAX_MODEL_BYTES: usize = 256;
+
+/// Bytes of one server-sent event that is held back until it is known whether the client may see it.
+/// A closing usage event has 200 to 600 bytes; a larger event is no such event and passes at once.
+pub const MAX_WITHHELD_EVENT_BYTES: usize = 64 * 1024;
+
+/// Bytes of one reported number. u64 needs twenty; a longer one saturates.
+pub const MAX_NUMBER_BYTES: usize = 40;
+
+/// Seconds in `Retry-After` when a cap will never admit the request (it asks for more than the whole
+/// cap, or its model has no price). A day keeps every client away that obeys the header, and
+/// `x-should-retry: false` stops the SDKs that ignore delays above a minute.
+pub const NEVER_RETRY_AFTER_SECONDS: u64 = 86_400;
+
+/// Seconds up to which a refused request is worth retrying by itself (SPEC §5): the SDKs wait no longer.
+pub const RETRYABLE_SECONDS: u64 = 60;

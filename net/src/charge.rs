@@ -1,0 +1,117 @@
+//! What one exchange owes, from gate 2 to its end.
+//!
+//! A charge holds the permits of gate 1 and the reservation of gate 2 and ends exactly once: by
+//! [`Charge::close`], or, when the exchange panics or is dropped on the way, by what had been reached then. The
+//! order is the same each time: the reservation is settled or voided first, the slots are released after it, so
+//! that whoever gets the slot sees the settled counters.
+
+use std::rc::Rc;
+
+use engine::cells::{Admission, Counted};
+use engine::gates::{Reservation, Settlement};
+use engine::prices::ModelPrice;
+use engine::units::Tokens;
+use engine::usage::Usage;
+
+use crate::core::Core;
+
+/// How an exchange ended, as far as it matters to the counters (SPEC §4.7).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// The gateway could not deliver: nothing is consumed.
+    Undelivered,
+    /// The backend reported usage.
+    Reported(Usage),
+    /// The backend answered with an error and no usage: the request counts, tokens and money do not.
+    BackendError,
+    /// No report: the prompt's estimate and what was relayed.
+    Unreported {
+        /// Bytes of content that reached the client.
+        relayed_bytes: u64,
+    },
+}
+
+/// An exchange's permits, reservation, and what they will be settled by.
+#[must_use]
+pub struct Charge {
+    core: Rc<Core>,
+    admission: Option<Admission>,
+    reservation: Option<Reservation>,
+    price: Option<ModelPrice>,
+    input_estimate: Tokens,
+    sent: bool,
+}
+
+impl Charge {
+    /// A charge on what both gates admitted. `price` is the served model's, if it has one; `input_estimate` the
+    /// prompt's share of the estimate.
+    pub fn new(
+        core: Rc<Core>,
+        admission: Admission,
+        reservation: Reservation,
+        price: Option<ModelPrice>,
+        input_estimate: Tokens,
+    ) -> Charge {
+        Charge {
+            core,
+            admission: Some(admission),
+            reservation: Some(reservation),
+            price,
+            input_estimate,
+            sent: false,
+        }
+    }
+
+    /// The backend may have begun to work: from here on, being dropped no longer means that nothing was consumed.
+    pub fn sent(&mut self) {
+        self.sent = true;
+    }
+
+    /// The permits of gate 1.
+    pub fn admission(&self) -> Option<&Admission> {
+        self.admission.as_ref()
+    }
+
+    /// The reservation of gate 2.
+    pub fn reservation(&self) -> Option<&Reservation> {
+        self.reservation.as_ref()
+    }
+
+    /// Ends the charge.
+    pub fn close(mut self, ending: Ending) {
+        self.end(ending);
+    }
+
+    fn end(&mut self, ending: Ending) {
+        let (Some(admission), Some(reservation)) = (self.admission.take(), self.reservation.take()) else {
+            return;
+        };
+        let (usage, estimated) = match ending {
+            Ending::Undelivered => {
+                self.core.tell(reservation.void());
+                admission.finish(Counted::GivenBack);
+                return;
+            }
+            Ending::Reported(usage) => (usage, false),
+            Ending::BackendError => (Usage::default(), false),
+            Ending::Unreported { relayed_bytes } => {
+                let output = Tokens(relayed_bytes.div_ceil(4));
+                (Usage { input: self.input_estimate, output, ..Usage::default() }, true)
+            }
+        };
+        let money = match ending {
+            Ending::BackendError => Some(Default::default()),
+            _ => self.price.as_ref().map(|price| price.cost(&usage)),
+        };
+        let settlement = Settlement { tokens: usage.total(), money, estimated };
+        self.core.tell(reservation.settle(settlement));
+        admission.finish(Counted::Kept);
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        let ending = if self.sent { Ending::Unreported { relayed_bytes: 0 } } else { Ending::Undelivered };
+        self.end(ending);
+    }
+}

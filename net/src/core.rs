@@ -1,0 +1,380 @@
+//! One core: its shard, its end of the mesh, its plans, and what was published to it last.
+//!
+//! All of it belongs to one thread. Other cores reach it through parcels alone, but for the gate-1 cells, which
+//! are shared and lock-free.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, HashSet};
+use std::future::poll_fn;
+use std::os::fd::RawFd;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Sender;
+use std::task::{Poll, Waker};
+
+use arc_swap::{ArcSwap, Cache};
+use engine::cells::CellTable;
+use engine::counter_identity::CoreId;
+use engine::gates::{Answer, Ask, Conjunction, Estimate, GateTwoPlan, Reservation, ReservationId, Step};
+use engine::identity::KeyRing;
+use engine::shard::{CounterMark, Shard};
+use engine::time::{Now, Span};
+use engine::verdict::{Reading, Refusal};
+
+use crate::bounds::{EXCHANGE_BOUND, HOLD_MARGIN, UPKEEP_PERIOD};
+use crate::clock::Clock;
+use crate::mesh::{Mesh, Parcel, Post, Ticket};
+use crate::plans::Armed;
+use crate::rt;
+use crate::snapshot::Snapshot;
+use crate::upstream::Pool;
+
+/// What all cores of a process share.
+pub struct Shared {
+    /// The last snapshot published.
+    pub snapshot: Arc<ArcSwap<Snapshot>>,
+    /// The last key ring published.
+    pub keys: Arc<ArcSwap<KeyRing>>,
+    /// The gate-1 cells.
+    pub cells: Arc<CellTable>,
+    /// The rings between cores.
+    pub mesh: Arc<Mesh>,
+    /// The process' clocks.
+    pub clock: Clock,
+    /// Set once, when the process begins to stop.
+    pub draining: AtomicBool,
+}
+
+/// How gate 2 ends.
+#[must_use]
+pub enum GateTwoVerdict {
+    /// Everything is held.
+    Admitted(Reservation),
+    /// Nothing is.
+    Refused(Refusal),
+}
+
+/// One core. Shared by the tasks of its thread.
+pub struct Core {
+    /// Which one.
+    pub id: CoreId,
+    /// What it shares with the others.
+    pub shared: Arc<Shared>,
+    /// Idle connections to backends.
+    pub pool: Pool,
+    cores: usize,
+    shard: RefCell<Shard>,
+    post: Post,
+    waiting: RefCell<HashMap<Ticket, Waiting, ahash::RandomState>>,
+    sequence: Cell<u64>,
+    snapshots: RefCell<Cache<Arc<ArcSwap<Snapshot>>, Arc<Snapshot>>>,
+    keys: RefCell<Cache<Arc<ArcSwap<KeyRing>>, Arc<KeyRing>>>,
+    armed: RefCell<Rc<Armed>>,
+    idle: RefCell<HashSet<RawFd>>,
+    connections: Cell<usize>,
+    marks: Sender<Vec<CounterMark>>,
+}
+
+/// Answers that have come for a ticket, and who waits for more.
+#[derive(Default)]
+struct Waiting {
+    answers: Vec<(CoreId, Answer)>,
+    waker: Option<Waker>,
+}
+
+impl Core {
+    /// Core `id` of `cores`, with the calendar counters that it owns restored.
+    pub fn new(
+        id: CoreId,
+        cores: usize,
+        shared: Arc<Shared>,
+        restored: Vec<CounterMark>,
+        marks: Sender<Vec<CounterMark>>,
+    ) -> Rc<Core> {
+        let mut shard = Shard::new(id, cores);
+        let now = shared.clock.now();
+        for mark in restored {
+            shard.restore(now, mark);
+        }
+        let armed = Armed::new(shared.snapshot.load_full(), shared.cells.clone(), cores);
+        Rc::new(Core {
+            id,
+            cores,
+            pool: Pool::default(),
+            shard: RefCell::new(shard),
+            post: Post::new(shared.mesh.clone(), id),
+            waiting: RefCell::default(),
+            sequence: Cell::new(0),
+            snapshots: RefCell::new(Cache::new(shared.snapshot.clone())),
+            keys: RefCell::new(Cache::new(shared.keys.clone())),
+            armed: RefCell::new(Rc::new(armed)),
+            idle: RefCell::default(),
+            connections: Cell::new(0),
+            marks,
+            shared,
+        })
+    }
+
+    /// Both clocks.
+    pub fn now(&self) -> Now {
+        self.shared.clock.now()
+    }
+
+    /// The snapshot in force, with this core's plans for it.
+    pub fn armed(&self) -> Rc<Armed> {
+        let mut snapshots = self.snapshots.borrow_mut();
+        let published = snapshots.load();
+        let mut armed = self.armed.borrow_mut();
+        if !Arc::ptr_eq(published, &armed.snapshot) {
+            *armed = Rc::new(Armed::new(published.clone(), self.shared.cells.clone(), self.cores));
+        }
+        armed.clone()
+    }
+
+    /// Looks something up in the key ring in force.
+    pub fn with_keys<T>(&self, look: impl FnOnce(&KeyRing) -> T) -> T {
+        look(self.keys.borrow_mut().load())
+    }
+
+    /// A number that no other exchange of this process has.
+    pub fn next_number(&self) -> u64 {
+        let number = self.sequence.get() + 1;
+        self.sequence.set(number);
+        u64::from(self.id.0) << 48 | number
+    }
+
+    // ---- gate 2 ----------------------------------------------------------------------------------------
+
+    /// Asks every owner of the plan's counters to hold the estimate, all or nothing.
+    pub async fn reserve(&self, plan: &Arc<GateTwoPlan>, estimate: Estimate) -> GateTwoVerdict {
+        let number = self.next_number();
+        let deadline = self.shared.clock.monotonic().plus(span(EXCHANGE_BOUND + HOLD_MARGIN));
+        let mut conjunction = Conjunction::new(ReservationId(number), plan.clone(), estimate, deadline);
+        let wait = Wait { core: self, ticket: Ticket(number), plan };
+        loop {
+            match conjunction.poll() {
+                Step::Send(owner, ask) => {
+                    if let Some(answer) = self.ask(owner, wait.ticket, ask) {
+                        conjunction.answered(owner, answer);
+                    }
+                }
+                Step::Wait => {
+                    for (owner, answer) in self.answers(wait.ticket).await {
+                        conjunction.answered(owner, answer);
+                    }
+                }
+                Step::Admitted(reservation) => {
+                    wait.over();
+                    return GateTwoVerdict::Admitted(reservation);
+                }
+                Step::Refused(refusal) => {
+                    wait.over();
+                    return GateTwoVerdict::Refused(refusal);
+                }
+            }
+        }
+    }
+
+    /// What each counter of the plan shows, in evaluation order. Counts nothing.
+    pub async fn read(&self, plan: &Arc<GateTwoPlan>) -> Vec<Reading> {
+        let wait = Wait { core: self, ticket: Ticket(self.next_number()), plan };
+        let mut readings = vec![Reading::default(); plan.instances().len()];
+        let mut missing = 0;
+        let mut place = |answer| {
+            if let Answer::Read(seen) = answer {
+                for (index, reading) in seen {
+                    readings[usize::from(index)] = reading;
+                }
+            }
+        };
+        for owner in plan.owners() {
+            match self.ask(owner, wait.ticket, Ask::Read { plan: plan.clone() }) {
+                Some(answer) => place(answer),
+                None => missing += 1,
+            }
+        }
+        while missing > 0 {
+            for (_, answer) in self.answers(wait.ticket).await {
+                place(answer);
+                missing -= 1;
+            }
+        }
+        wait.over();
+        readings
+    }
+
+    /// Tells owners what became of a reservation.
+    pub fn tell(&self, asks: impl IntoIterator<Item = (CoreId, Ask)>) {
+        for (owner, ask) in asks {
+            if owner == self.id {
+                let _ = self.shard.borrow_mut().apply(self.now(), ask);
+            } else {
+                self.post.send(owner, Parcel::Ask { ticket: None, ask });
+            }
+        }
+    }
+
+    /// One ask: answered at once when this core is the owner.
+    fn ask(&self, owner: CoreId, ticket: Ticket, ask: Ask) -> Option<Answer> {
+        let answered = matches!(ask, Ask::Reserve { .. } | Ask::Read { .. });
+        if owner == self.id {
+            self.collect();
+            let answer = self.shard.borrow_mut().apply(self.now(), ask);
+            return answered.then_some(answer);
+        }
+        if answered {
+            self.waiting.borrow_mut().entry(ticket).or_default();
+        }
+        self.post.send(owner, Parcel::Ask { ticket: answered.then_some(ticket), ask });
+        None
+    }
+
+    async fn answers(&self, ticket: Ticket) -> Vec<(CoreId, Answer)> {
+        poll_fn(|context| {
+            let mut waiting = self.waiting.borrow_mut();
+            let entry = waiting.entry(ticket).or_default();
+            if entry.answers.is_empty() {
+                entry.waker = Some(context.waker().clone());
+                return Poll::Pending;
+            }
+            Poll::Ready(std::mem::take(&mut entry.answers))
+        })
+        .await
+    }
+
+    // ---- mesh ------------------------------------------------------------------------------------------
+
+    /// Takes in what other cores have sent: their asks are judged, their answers reach who waits. Called at every
+    /// request boundary and before every ask of this core's own.
+    pub fn collect(&self) {
+        self.post.collect(|from, parcel| match parcel {
+            Parcel::Ask { ticket, ask } => {
+                let answer = self.shard.borrow_mut().apply(self.now(), ask);
+                if let Some(ticket) = ticket {
+                    self.post.send(from, Parcel::Answer { ticket, answer });
+                }
+            }
+            Parcel::Answer { ticket, answer } => {
+                if let Some(entry) = self.waiting.borrow_mut().get_mut(&ticket) {
+                    entry.answers.push((from, answer));
+                    if let Some(waker) = entry.waker.take() {
+                        waker.wake();
+                    }
+                } else if let Answer::Reserved(_) = answer {
+                    // The exchange that asked has panicked meanwhile; what it would have held is let go.
+                    let ask = Ask::Void { id: ReservationId(ticket.0) };
+                    self.post.send(from, Parcel::Ask { ticket: None, ask });
+                }
+            }
+        });
+    }
+
+    /// Serves the mesh while the core has nothing else to do.
+    pub async fn serve_mesh(self: Rc<Core>) {
+        loop {
+            self.post.arrival().await;
+            self.collect();
+            if self.is_draining() {
+                self.close_idle();
+            }
+        }
+    }
+
+    /// Hands changed counters to the journal and lets overdue holds go, for as long as the core lives.
+    pub async fn upkeep(self: Rc<Core>) {
+        loop {
+            rt::sleep(UPKEEP_PERIOD).await;
+            self.collect();
+            self.shard.borrow_mut().expire(self.now());
+            self.hand_over_marks();
+        }
+    }
+
+    /// Sends what has changed since the last time to the journal.
+    pub fn hand_over_marks(&self) {
+        let changed = self.shard.borrow_mut().take_marks();
+        if !changed.is_empty() {
+            // The journal ends after the cores do; once it is gone there is nobody left to tell.
+            let _ = self.marks.send(changed);
+        }
+    }
+
+    // ---- connections -----------------------------------------------------------------------------------
+
+    /// Whether the process is stopping: no further request is begun on a connection.
+    pub fn is_draining(&self) -> bool {
+        self.shared.draining.load(Ordering::Relaxed)
+    }
+
+    /// Connections open on this core.
+    pub fn connections(&self) -> usize {
+        self.connections.get()
+    }
+
+    /// Counts one connection until the return value is dropped.
+    pub fn occupy(self: &Rc<Core>) -> Occupancy {
+        self.connections.set(self.connections.get() + 1);
+        Occupancy(self.clone())
+    }
+
+    /// Notes that a connection waits between two requests, so that a stopping process can end it.
+    pub fn mark_idle(&self, descriptor: RawFd) -> Idle<'_> {
+        self.idle.borrow_mut().insert(descriptor);
+        Idle { core: self, descriptor }
+    }
+
+    /// Ends the connections that wait between two requests; what has already arrived on them is still served.
+    pub fn close_idle(&self) {
+        for descriptor in self.idle.borrow_mut().drain() {
+            rt::shutdown_read(descriptor);
+        }
+    }
+}
+
+fn span(duration: std::time::Duration) -> Span {
+    Span(duration.as_nanos() as u64)
+}
+
+/// See [`Core::occupy`].
+pub struct Occupancy(Rc<Core>);
+
+impl Drop for Occupancy {
+    fn drop(&mut self) {
+        self.0.connections.set(self.0.connections.get() - 1);
+    }
+}
+
+/// See [`Core::mark_idle`].
+pub struct Idle<'a> {
+    core: &'a Core,
+    descriptor: RawFd,
+}
+
+impl Drop for Idle<'_> {
+    fn drop(&mut self) {
+        self.core.idle.borrow_mut().remove(&self.descriptor);
+    }
+}
+
+/// A conjunction under way. Dropped before its verdict (the exchange panicked) it voids what owners may hold.
+struct Wait<'a> {
+    core: &'a Core,
+    ticket: Ticket,
+    plan: &'a Arc<GateTwoPlan>,
+}
+
+impl Wait<'_> {
+    fn over(self) {
+        self.core.waiting.borrow_mut().remove(&self.ticket);
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Wait<'_> {
+    fn drop(&mut self) {
+        self.core.waiting.borrow_mut().remove(&self.ticket);
+        let id = ReservationId(self.ticket.0);
+        self.core.tell(self.plan.owners().map(|owner| (owner, Ask::Void { id })));
+    }
+}

@@ -1,0 +1,46 @@
+//! Towards the backend: which base URL, over which connection.
+//!
+//! A request is sent at most once. It is tried again, on another connection or another base URL, only while no
+//! byte of it can have left: the connection was refused or timed out, or the kernel took nothing of the first
+//! write on a pooled connection that had died.
+
+mod pick;
+mod pool;
+
+pub use pick::pick;
+pub use pool::{Connection, Pool};
+
+use std::sync::Arc;
+
+use crate::rt::{self, Elapsed};
+use crate::snapshot::{HttpBounds, Target};
+
+/// Why a backend could not be reached. Nothing was sent.
+#[derive(Debug)]
+pub enum Unreachable {
+    /// The connection was refused, or the network would not carry it.
+    Refused(std::io::Error),
+    /// No answer to the connect within `http.connect_timeout`.
+    TimedOut,
+}
+
+impl std::fmt::Display for Unreachable {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Unreachable::Refused(reason) => write!(out, "the connection failed: {reason}"),
+            Unreachable::TimedOut => out.write_str("no connection within http.connect_timeout"),
+        }
+    }
+}
+
+/// A new connection to `target`.
+///
+/// # Errors
+/// [`Unreachable`].
+pub async fn connect(target: &Arc<Target>, http: &HttpBounds) -> Result<Connection, Unreachable> {
+    match rt::within(http.connect_timeout, rt::Stream::connect(target.address)).await {
+        Ok(Ok(stream)) => Ok(Connection::new(stream, target.address)),
+        Ok(Err(reason)) => Err(Unreachable::Refused(reason)),
+        Err(Elapsed) => Err(Unreachable::TimedOut),
+    }
+}
