@@ -1,0 +1,14 @@
+//! The built command as a whole: real processes, real sockets, this machine only.
+//!
+//! What the conformance suite does not ask: faults of backends and of clients at every stage, what
+//! leaks, how the process ends, and that `demo` prints what works.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod aborts;
+mod backends;
+mod counting;
+mod demo;
+mod lifecycle;
+mod requests;
