@@ -1,1 +1,46 @@
 //! The decision: tenancy, limits, resolution, counters, gates and settlement, pure and without input or output.
+//!
+//! Reading order: [`tenancy`] and [`limits`] say what there is, [`ruleset`] compiles it, [`resolve`] turns a chain into
+//! the instances that bind a request, [`counter_identity`] names each instance's counter. [`identity`] is about
+//! virtual keys; [`routing`], [`prices`] and [`usage`] about models. [`money`], [`units`], [`time`], [`calendar`]
+//! and [`glob`] are the arithmetic below. All bounds are in [`bounds`].
+//!
+//! Nothing here knows of sockets, files, threads or clocks: the time is an argument.
+
+#![forbid(unsafe_code)]
+
+pub mod bounds;
+pub mod calendar;
+pub mod counter_identity;
+pub mod explain;
+pub mod glob;
+pub mod identity;
+pub mod limits;
+pub mod money;
+pub mod prices;
+pub mod resolve;
+pub mod routing;
+pub mod ruleset;
+pub mod tenancy;
+pub mod time;
+pub mod units;
+pub mod usage;
+
+pub use calendar::{CalendarPeriod, CalendarWindow, WindowIndex, window_at};
+pub use counter_identity::{CoreId, Identity};
+pub use explain::{Dropped, Explanation};
+pub use glob::{BadPattern, Glob};
+pub use identity::{Key, KeyRing, Kid, Scopes};
+pub use limits::{
+    Admit, Algorithm, Attach, Class, Dims, Enforce, Fail, Gate, Limit, LimitId, LimitType, Match, Mode,
+    OverridePolicy, Posture, Window, Zone,
+};
+pub use money::{MoneyError, PicoUsd, TokenPrice};
+pub use prices::{ModelPrice, PriceBook};
+pub use resolve::{Instance, Selected};
+pub use routing::{Api, ProviderId, Route, Routes};
+pub use ruleset::{CompileError, DroppedOverride, Override, Ruleset};
+pub use tenancy::{Chain, Level, NodeId, Tree};
+pub use time::{DurationError, Monotonic, Now, Span};
+pub use units::{Requests, Tokens, Units};
+pub use usage::Usage;

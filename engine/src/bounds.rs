@@ -1,0 +1,34 @@
+//! Every bound of this crate, each with where it comes from.
+
+/// Cores that a counter's owner may be named among. A machine beyond this is not a gateway's, and a core's number
+/// must fit the 16 bits that lead a reservation id.
+pub const CORES: usize = 1024;
+
+/// Shards of a key ring. A change clones one shard, so 100,000 keys cost about 400 entries a change, while the table
+/// of shards itself stays at two kilobytes.
+pub const KEY_RING_SHARDS: usize = 256;
+
+/// Bytes of a node id that a store should accept. Four levels of 100-character ids fit; a chain holds every cumulative
+/// prefix, so its size is quadratic in this.
+pub const NODE_ID_BYTES: usize = 512;
+
+/// Bytes of a pattern that a config or a key scope should accept. A match costs at most pattern x text steps; model
+/// names and paths stay below a few hundred bytes.
+pub const PATTERN_BYTES: usize = 1024;
+
+/// Counters that one shard keeps. A limit that matches on the model makes one for each model name that clients think of,
+/// so the number must not be theirs to choose; at about 1.2 KB for the largest kind this is 300 MB a core.
+pub const COUNTERS_A_SHARD: usize = 1 << 18;
+
+/// Counters a shard holds before it first looks for some to forget: fewer are not worth the walk.
+pub const COUNTERS_BEFORE_SWEEP: usize = 1 << 12;
+
+/// Tokens that one request can hold or use, 2.8e14: more is a false report. The holds of 2^16 requests then add up
+/// within 64 bits.
+pub const TOKENS_A_REQUEST: u64 = 1 << 48;
+
+/// Pico-USD that one request can hold or cost, 1.2e18 USD. The holds of 2^27 requests then add up within 128 bits.
+pub const PICO_USD_A_REQUEST: u128 = 1 << 100;
+
+/// Windows that a counter steps forward to find the end of its own, when the wall clock was set back behind it.
+pub const WINDOWS_AHEAD: usize = 512;
