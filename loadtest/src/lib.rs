@@ -1,1 +1,13 @@
 //! A load generator and a model backend that drive any URL.
+//!
+//! `backend` is a stub of a model server that speaks the OpenAI HTTP API, reports usage and paces its tokens: for benchmarks,
+//! tests and the demonstration. `run` sends load to a URL and reports latencies that hide nothing. Neither knows the gateway:
+//! they see only HTTP, so that peers are measured with the same instruments.
+//!
+//! Rooms: `rt` is the runtime (the only place that names monoio), `http` the protocol without sockets, `bounds` every limit.
+
+pub mod backend;
+mod bounds;
+pub mod duration;
+mod http;
+mod rt;
