@@ -122,9 +122,9 @@ impl Gateway {
 
     /// Sends a signal by its name, such as `TERM`.
     pub fn signal(&self, name: &str) {
-        let status = Command::new("kill").arg(format!("-{name}")).arg(self.pid().to_string());
-        let mut status = status;
-        assert!(status.status().expect("the system has kill").success(), "kill -{name}");
+        let mut kill = Command::new("kill");
+        kill.arg(format!("-{name}")).arg(self.pid().to_string());
+        assert!(kill.status().expect("the system has kill").success(), "{kill:?}");
     }
 
     /// Waits for the end of a process that was told to end.

@@ -5,7 +5,7 @@ use std::process::Command;
 use super::{CRATES, check, repository, text};
 
 /// What must never be in the engine's own tree: runtimes, sockets, formats, storage.
-const NOT_IN_ENGINE: [&str; 7] = ["monoio", "tokio", "serde", "serde_json", "socket2", "rusqlite", "libc"];
+const NOT_IN_ENGINE: [&str; 6] = ["monoio", "tokio", "serde", "serde_json", "socket2", "rusqlite"];
 
 /// Names of the crates that `package` is built from, itself among them.
 fn tree(package: &str) -> Vec<String> {

@@ -25,8 +25,9 @@ fn rooms() -> BTreeSet<String> {
         for path in rust_files(&[folder.as_str()]) {
             let inside = path.strip_prefix(folder).expect("found under it");
             let first = inside.iter().next().expect("a name").to_string_lossy().into_owned();
-            if !matches!(first.as_str(), "lib.rs" | "main.rs") {
-                rooms.insert(format!("{folder}/{}", first.trim_end_matches(".rs")));
+            let room = first.trim_end_matches(".rs");
+            if !matches!(room, "lib" | "main" | "tests") && !room.ends_with("_tests") {
+                rooms.insert(format!("{folder}/{room}"));
             }
         }
     }
