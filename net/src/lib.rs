@@ -1,4 +1,7 @@
 //! The data plane: one pinned core, one runtime, one listener, one shard each.
 
 pub mod bounds;
+pub mod endpoint;
 pub mod http1;
+pub mod json;
+pub mod usage;

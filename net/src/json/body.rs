@@ -1,0 +1,457 @@
+//! What a request's body says: the model, whether it streams, how much it may cost, and where the members
+//! are that a rewrite touches (SPEC §4.5, §9, §10).
+//!
+//! One pass over the body finds everything; the rest of the body is only validated. A member that two
+//! parsers could read differently is refused: the same name twice after unescaping, and a name that
+//! differs only in case (Go's decoders, Ollama's among them, take `Model` for `model`).
+//!
+//! Units: `prompt_bytes` are decoded UTF-8 bytes; a token id counts as four of them, one token's worth.
+
+use super::scan::{ScanError, Scanner, Text, Token};
+use crate::bounds::MAX_MODEL_BYTES;
+use crate::endpoint::Endpoint;
+use engine::Tokens;
+use std::fmt;
+use std::ops::Range;
+
+/// Bytes of prompt text that are estimated as one token.
+const BYTES_PER_TOKEN: u64 = 4;
+
+/// Why a body is a 400.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum BodyError {
+    /// Not JSON: what is wrong, and at which byte.
+    NotJson(ScanError),
+    /// JSON, but not an object.
+    NotAnObject,
+    /// No member `model`.
+    NoModel,
+    /// A member of the wrong type or range: its name, and what it must be.
+    Wrong(&'static str, &'static str),
+    /// A member given twice.
+    Duplicate(&'static str),
+    /// A member whose name is a governed one in another case.
+    Misspelt(&'static str),
+}
+
+impl BodyError {
+    /// The member the error is about: `param` in the error's JSON.
+    pub fn param(&self) -> Option<&'static str> {
+        match self {
+            BodyError::NotJson(_) | BodyError::NotAnObject => None,
+            BodyError::NoModel => Some("model"),
+            BodyError::Wrong(name, _) | BodyError::Duplicate(name) | BodyError::Misspelt(name) => Some(name),
+        }
+    }
+}
+
+impl fmt::Display for BodyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BodyError::NotJson(error) => {
+                write!(f, "the request body is not valid JSON: {} at byte {}", error.reason, error.offset)
+            }
+            BodyError::NotAnObject => f.write_str("the request body must be a JSON object"),
+            BodyError::NoModel => {
+                f.write_str("the request body has no member \"model\"; name the model to use")
+            }
+            BodyError::Wrong(name, must) => write!(f, "the member \"{name}\" must be {must}"),
+            BodyError::Duplicate(name) => write!(
+                f,
+                "the member \"{name}\" is given twice; give it once, so that every reader takes the same one"
+            ),
+            BodyError::Misspelt(name) => write!(
+                f,
+                "a member differs from \"{name}\" only in case; spell it \"{name}\" or leave it out"
+            ),
+        }
+    }
+}
+
+impl From<ScanError> for BodyError {
+    fn from(error: ScanError) -> BodyError {
+        BodyError::NotJson(error)
+    }
+}
+
+/// Whether the client asked for the usage event of a stream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Asked {
+    /// `stream_options.include_usage` is true.
+    Yes,
+    /// It is absent or anything else.
+    #[default]
+    No,
+}
+
+/// Where `stream_options` is, for a rewrite.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) enum StreamOptions {
+    #[default]
+    Absent,
+    /// The span of `null`.
+    Null(Range<usize>),
+    /// The offset behind `{`, whether the object has members, and the value of `include_usage`.
+    Object { inside: usize, empty: bool, include_usage: Option<Range<usize>> },
+}
+
+/// What a request's body says. Spans are offsets into the body it was read from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BodyFacts {
+    /// The unescaped name, when the body has it escaped.
+    unescaped_model: Option<Box<str>>,
+    /// The value of `model` with its quotes.
+    pub model_span: Range<usize>,
+    /// Whether the answer is to be streamed.
+    pub stream: bool,
+    /// Choices asked for; at least 1.
+    pub n: u64,
+    /// The largest output cap given, in tokens for each choice.
+    pub output_cap: Option<u64>,
+    /// Bytes of prompt text.
+    pub prompt_bytes: u64,
+    /// Whether the client asked for the usage event.
+    pub include_usage: Asked,
+    pub(super) stream_options: StreamOptions,
+    /// The offset behind the body's first `{`.
+    pub(super) inside: usize,
+}
+
+impl BodyFacts {
+    /// The model asked for; `body` is what the facts were read from.
+    pub fn model<'a>(&'a self, body: &'a [u8]) -> &'a str {
+        match &self.unescaped_model {
+            Some(model) => model,
+            None => {
+                let inner = self.model_span.start + 1..self.model_span.end.saturating_sub(1);
+                body.get(inner).and_then(|raw| std::str::from_utf8(raw).ok()).unwrap_or("")
+            }
+        }
+    }
+}
+
+/// The members that are read, and what may not be ambiguous among them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Member {
+    Model,
+    Stream,
+    N,
+    StreamOptions,
+    /// An output cap that a negative number does not make sense for.
+    Cap(&'static str),
+    /// An output cap where a negative number means none (Ollama, llama.cpp).
+    LooseCap(&'static str),
+    /// Prompt text; twice is no lie: both are counted.
+    Prompt,
+    /// Ollama's `options`, which holds `num_predict`.
+    Options,
+}
+
+const MEMBERS: [(&str, Member); 14] = [
+    ("model", Member::Model),
+    ("stream", Member::Stream),
+    ("n", Member::N),
+    ("stream_options", Member::StreamOptions),
+    ("max_completion_tokens", Member::Cap("max_completion_tokens")),
+    ("max_tokens", Member::Cap("max_tokens")),
+    ("max_output_tokens", Member::Cap("max_output_tokens")),
+    ("n_predict", Member::LooseCap("n_predict")),
+    ("num_predict", Member::LooseCap("num_predict")),
+    ("messages", Member::Prompt),
+    ("input", Member::Prompt),
+    ("prompt", Member::Prompt),
+    ("system", Member::Prompt),
+    ("options", Member::Options),
+];
+
+/// Which member a name is: its index in MEMBERS, and whether it is spelt as there.
+fn member_of(key: &Text<'_>) -> Option<(usize, bool)> {
+    let decoded;
+    let name: &str = match key.escaped {
+        false => std::str::from_utf8(key.raw).ok()?,
+        true => {
+            decoded = key.decoded()?;
+            &decoded
+        }
+    };
+    MEMBERS
+        .iter()
+        .position(|(known, _)| *known == name)
+        .map(|at| (at, true))
+        .or_else(|| MEMBERS.iter().position(|(known, _)| folds_to(name, known)).map(|at| (at, false)))
+}
+
+/// Equality under the simple case folding that Go's decoder uses: ASCII, the long s and the Kelvin sign.
+fn folds_to(name: &str, known: &str) -> bool {
+    if name.len() < known.len() || name.len() > 3 * known.len() {
+        return false;
+    }
+    let folded = name.chars().map(|one| match one {
+        'ſ' => 's',
+        '\u{212a}' => 'k',
+        other => other.to_ascii_lowercase(),
+    });
+    folded.eq(known.chars())
+}
+
+/// Read a request's body.
+///
+/// # Errors
+///
+/// Every [`BodyError`] is a 400 with its text as the message.
+pub fn read_body(bytes: &[u8], endpoint: Endpoint) -> Result<BodyFacts, BodyError> {
+    let mut scanner = Scanner::new(bytes)?;
+    let start = match scanner.next()? {
+        Token::ObjectStart(at) => at,
+        _ => {
+            // Not an object; but if it is no JSON either, that is the better answer.
+            scanner.leave(0)?;
+            scanner.next()?;
+            return Err(BodyError::NotAnObject);
+        }
+    };
+    let mut reader = Reader {
+        facts: BodyFacts {
+            unescaped_model: None,
+            model_span: 0..0,
+            stream: endpoint.streams_by_default(),
+            n: 1,
+            output_cap: None,
+            prompt_bytes: 0,
+            include_usage: Asked::No,
+            stream_options: StreamOptions::Absent,
+            inside: start + 1,
+        },
+        scanner,
+        seen: 0,
+    };
+    loop {
+        match reader.scanner.next()? {
+            Token::Key(key) => reader.member(&key)?,
+            Token::End => break,
+            _ => {}
+        }
+    }
+    if reader.seen & 1 == 0 {
+        return Err(BodyError::NoModel);
+    }
+    Ok(reader.facts)
+}
+
+struct Reader<'a> {
+    scanner: Scanner<'a>,
+    facts: BodyFacts,
+    /// Bit i: MEMBERS[i] was seen.
+    seen: u32,
+}
+
+impl<'a> Reader<'a> {
+    fn member(&mut self, key: &Text<'_>) -> Result<(), BodyError> {
+        let Some((at, exact)) = member_of(key) else { return Ok(self.scanner.skip_value()?) };
+        let (name, member) = MEMBERS[at];
+        if member == Member::Prompt || member == Member::Options {
+            return match member == Member::Prompt {
+                true => self.prompt(),
+                false => self.options(),
+            };
+        }
+        if !exact {
+            return Err(BodyError::Misspelt(name));
+        }
+        if self.seen >> at & 1 == 1 {
+            return Err(BodyError::Duplicate(name));
+        }
+        self.seen |= 1 << at;
+        match member {
+            Member::Model => self.model(),
+            Member::Stream => self.stream(),
+            Member::N => self.n(),
+            Member::StreamOptions => self.stream_options(),
+            Member::Cap(name) => self.cap(name, false),
+            Member::LooseCap(name) => self.cap(name, true),
+            Member::Prompt | Member::Options => Ok(()),
+        }
+    }
+
+    fn model(&mut self) -> Result<(), BodyError> {
+        const MUST: BodyError = BodyError::Wrong("model", "a string that is not empty, of at most 256 bytes");
+        let Token::Str(text) = self.value()? else { return Err(MUST) };
+        let model = text.decoded().ok_or(MUST)?;
+        if model.is_empty() || model.len() > MAX_MODEL_BYTES {
+            return Err(MUST);
+        }
+        self.facts.model_span = text.quoted_span();
+        if text.escaped {
+            self.facts.unescaped_model = Some(model.into());
+        }
+        Ok(())
+    }
+
+    /// The next token, with a container passed over to its end.
+    fn value(&mut self) -> Result<Token<'a>, BodyError> {
+        let base = self.scanner.depth();
+        let token = self.scanner.next()?;
+        self.scanner.leave(base)?;
+        Ok(token)
+    }
+
+    fn stream(&mut self) -> Result<(), BodyError> {
+        match self.value()? {
+            Token::Bool(stream, _) => self.facts.stream = stream,
+            Token::Null(_) => {}
+            _ => return Err(BodyError::Wrong("stream", "true or false")),
+        }
+        Ok(())
+    }
+
+    fn n(&mut self) -> Result<(), BodyError> {
+        match self.value()? {
+            Token::Number(text, _) => match integer(text) {
+                Some(Integer::Whole(n)) if n > 0 => self.facts.n = n,
+                _ => return Err(BodyError::Wrong("n", "a positive integer")),
+            },
+            Token::Null(_) => {}
+            _ => return Err(BodyError::Wrong("n", "a positive integer")),
+        }
+        Ok(())
+    }
+
+    fn cap(&mut self, name: &'static str, loose: bool) -> Result<(), BodyError> {
+        let cap = match self.value()? {
+            Token::Number(text, _) => match integer(text) {
+                Some(Integer::Whole(cap)) => cap,
+                Some(Integer::Negative) if loose => return Ok(()),
+                _ => return Err(BodyError::Wrong(name, "an integer that is not negative")),
+            },
+            Token::Null(_) => return Ok(()),
+            _ => return Err(BodyError::Wrong(name, "an integer that is not negative")),
+        };
+        self.facts.output_cap = self.facts.output_cap.max(Some(cap));
+        Ok(())
+    }
+
+    fn stream_options(&mut self) -> Result<(), BodyError> {
+        let base = self.scanner.depth();
+        let inside = match self.scanner.next()? {
+            Token::ObjectStart(at) => at + 1,
+            Token::Null(at) => {
+                self.facts.stream_options = StreamOptions::Null(at..at + 4);
+                return Ok(());
+            }
+            _ => return Err(BodyError::Wrong("stream_options", "an object")),
+        };
+        let (mut empty, mut include_usage) = (true, None);
+        while self.scanner.depth() > base {
+            let Token::Key(key) = self.scanner.next()? else { continue };
+            empty = false;
+            let wanted = key.is("include_usage");
+            let depth = self.scanner.depth();
+            let value = self.scanner.next()?;
+            let from = match value {
+                Token::Bool(_, at) | Token::Null(at) | Token::Number(_, at) | Token::ObjectStart(at) => at,
+                Token::Str(text) => text.from - 1,
+                _ => self.scanner.offset() - 1,
+            };
+            self.scanner.leave(depth)?;
+            if wanted {
+                include_usage = Some(from..self.scanner.offset());
+                self.facts.include_usage =
+                    if matches!(value, Token::Bool(true, _)) { Asked::Yes } else { Asked::No };
+            }
+        }
+        self.facts.stream_options = StreamOptions::Object { inside, empty, include_usage };
+        Ok(())
+    }
+
+    /// Ollama's `options`: only `num_predict` is of interest. The last one given holds, as everywhere
+    /// deeper down; the largest is kept, so no reader can use more than was held for.
+    fn options(&mut self) -> Result<(), BodyError> {
+        let base = self.scanner.depth();
+        if !matches!(self.scanner.next()?, Token::ObjectStart(_)) {
+            return Ok(self.scanner.leave(base)?);
+        }
+        while self.scanner.depth() > base {
+            let Token::Key(key) = self.scanner.next()? else { continue };
+            if key.is("num_predict") {
+                self.cap("num_predict", true)?;
+            } else {
+                self.scanner.skip_value()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Text below a prompt member: strings, lists, and the `text` and `content` members of objects. All
+    /// other members (images, audio, files, tool calls and schemas) count nothing.
+    fn prompt(&mut self) -> Result<(), BodyError> {
+        let base = self.scanner.depth();
+        loop {
+            let in_array = self.scanner.in_array();
+            match self.scanner.next()? {
+                Token::Str(text) if !is_inline_media(&text) => self.count(text.decoded_bytes()),
+                Token::Number(..) if in_array => self.count(BYTES_PER_TOKEN),
+                Token::Key(key) => {
+                    if !key.is("content") && !key.is("text") {
+                        self.scanner.skip_value()?;
+                    }
+                    continue;
+                }
+                _ => {}
+            }
+            if self.scanner.depth() == base {
+                return Ok(());
+            }
+        }
+    }
+
+    fn count(&mut self, bytes: u64) {
+        self.facts.prompt_bytes = self.facts.prompt_bytes.saturating_add(bytes);
+    }
+}
+
+/// A string that is a `data:` URL with base64 content as a whole.
+fn is_inline_media(text: &Text<'_>) -> bool {
+    text.raw.starts_with(b"data:")
+        && memchr::memchr(b',', &text.raw[..text.raw.len().min(256)])
+            .is_some_and(|comma| text.raw[..comma].ends_with(b";base64"))
+}
+
+enum Integer {
+    Whole(u64),
+    Negative,
+}
+
+/// A JSON number without fraction or exponent; above u64 it saturates.
+fn integer(text: &[u8]) -> Option<Integer> {
+    let (negative, digits) = match text {
+        [b'-', digits @ ..] => (true, digits),
+        digits => (false, digits),
+    };
+    if !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let value =
+        digits.iter().fold(0u64, |sum, digit| sum.saturating_mul(10).saturating_add(u64::from(digit - b'0')));
+    Some(if negative && value > 0 { Integer::Negative } else { Integer::Whole(value) })
+}
+
+/// A request's estimate in tokens, by side: the sides have different prices.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct EstimateTokens {
+    /// Prompt text bytes / 4, rounded up.
+    pub input: Tokens,
+    /// n times the output cap, or the route's output hold.
+    pub output: Tokens,
+}
+
+/// The estimate that gate 2 holds (SPEC §4.5).
+///
+/// `maximum`: the served model's own largest output, when it is known; a cap asked for beyond it is held
+/// at it (SPEC §10).
+pub fn estimate(facts: &BodyFacts, output_hold: Tokens, maximum: Option<Tokens>) -> EstimateTokens {
+    let each = facts.output_cap.unwrap_or(output_hold.0).min(maximum.map_or(u64::MAX, |most| most.0));
+    EstimateTokens {
+        input: Tokens(facts.prompt_bytes.div_ceil(BYTES_PER_TOKEN)),
+        output: Tokens(facts.n.saturating_mul(each)),
+    }
+}

@@ -1,0 +1,17 @@
+//! JSON as the data plane needs it: whole bodies are validated and a few members found (`scan`, `body`),
+//! responses are watched while they stream past (`capture`), and a rewrite splices spans (`rewrite`).
+//!
+//! No tree is ever built and nothing recurses: a body is forwarded as it came, so only places in it
+//! matter. Rejected: sonic-rs and serde_json for bodies (a tree or typed structs lose the spans, hide
+//! duplicates and unknown spellings, and recurse).
+
+pub mod body;
+pub mod capture;
+pub mod rewrite;
+pub mod scan;
+
+pub use body::{Asked, BodyError, BodyFacts, EstimateTokens, estimate, read_body};
+pub use rewrite::rewrite;
+
+#[cfg(test)]
+mod tests;

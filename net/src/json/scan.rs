@@ -1,0 +1,406 @@
+//! A strict pull scanner for RFC 8259 over a whole body.
+//!
+//! It checks everything (grammar, UTF-8, escapes, nothing after the value) and builds nothing. Open
+//! containers are one bit each in a fixed array, so hostile nesting costs neither stack nor heap. String
+//! bodies are passed over in blocks of 32 bytes that the compiler turns into vector compares: most of a
+//! body is text.
+//!
+//! Invariant: a token is returned only where the grammar allows it; after an error or `End` the scanner
+//! is not asked again.
+
+use crate::bounds::MAX_JSON_DEPTH;
+use std::borrow::Cow;
+use std::ops::Range;
+
+/// Why a body is no JSON, and at which byte.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ScanError {
+    /// Offset of the offending byte.
+    pub offset: usize,
+    /// What is wrong there.
+    pub reason: &'static str,
+}
+
+/// A string: its content between the quotes, still escaped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Text<'a> {
+    /// The bytes between the quotes; valid UTF-8.
+    pub raw: &'a [u8],
+    /// Offset of `raw` in the body.
+    pub from: usize,
+    /// Whether `raw` has a backslash.
+    pub escaped: bool,
+}
+
+impl<'a> Text<'a> {
+    /// The span in the body with the quotes.
+    pub fn quoted_span(&self) -> Range<usize> {
+        self.from - 1..self.from + self.raw.len() + 1
+    }
+
+    /// The text itself; None when it has a lone surrogate, which no Unicode text can hold.
+    pub fn decoded(&self) -> Option<Cow<'a, str>> {
+        if !self.escaped {
+            return std::str::from_utf8(self.raw).ok().map(Cow::Borrowed);
+        }
+        let mut out = Vec::with_capacity(self.raw.len());
+        let mut whole = true;
+        self.each_piece(|piece| match piece {
+            Piece::Plain(bytes) => out.extend_from_slice(bytes),
+            Piece::Char(Some(one)) => out.extend_from_slice(one.encode_utf8(&mut [0; 4]).as_bytes()),
+            Piece::Char(None) => whole = false,
+        });
+        String::from_utf8(out).ok().filter(|_| whole).map(Cow::Owned)
+    }
+
+    /// Bytes of the decoded text in UTF-8; a lone surrogate counts as the three of U+FFFD.
+    pub fn decoded_bytes(&self) -> u64 {
+        if !self.escaped {
+            return self.raw.len() as u64;
+        }
+        let mut bytes = 0;
+        self.each_piece(|piece| {
+            bytes += match piece {
+                Piece::Plain(plain) => plain.len(),
+                Piece::Char(one) => one.map_or(3, char::len_utf8),
+            };
+        });
+        bytes as u64
+    }
+
+    /// Whether the decoded text equals `other`, without building it.
+    pub fn is(&self, other: &str) -> bool {
+        match self.escaped {
+            false => self.raw == other.as_bytes(),
+            true => self.decoded().is_some_and(|text| text == other),
+        }
+    }
+
+    /// Plain runs and decoded escapes in order. The escapes were checked by the scanner.
+    fn each_piece(&self, mut see: impl FnMut(Piece<'a>)) {
+        let mut rest = self.raw;
+        while let Some(at) = memchr::memchr(b'\\', rest) {
+            see(Piece::Plain(&rest[..at]));
+            let (one, used) = unescape(&rest[at..]);
+            see(Piece::Char(one));
+            rest = &rest[at + used..];
+        }
+        see(Piece::Plain(rest));
+    }
+}
+
+enum Piece<'a> {
+    Plain(&'a [u8]),
+    Char(Option<char>),
+}
+
+/// The character of the escape at the front of `text` (None: a lone surrogate), and its length.
+fn unescape(text: &[u8]) -> (Option<char>, usize) {
+    let plain = match text.get(1) {
+        Some(b'u') => {
+            let high = hex4(text, 2);
+            if !(0xd800..0xdc00).contains(&high) {
+                return (char::from_u32(high), 6);
+            }
+            let low = if text.get(6..8) == Some(b"\\u") { hex4(text, 8) } else { 0 };
+            return match (0xdc00..0xe000).contains(&low) {
+                true => (char::from_u32(0x1_0000 + ((high - 0xd800) << 10) + (low - 0xdc00)), 12),
+                false => (None, 6),
+            };
+        }
+        Some(b'n') => '\n',
+        Some(b't') => '\t',
+        Some(b'r') => '\r',
+        Some(b'b') => '\u{8}',
+        Some(b'f') => '\u{c}',
+        Some(other) => char::from(*other),
+        None => return (None, 1),
+    };
+    (Some(plain), 2)
+}
+
+fn hex4(text: &[u8], from: usize) -> u32 {
+    text.iter()
+        .skip(from)
+        .take(4)
+        .fold(0, |sum, digit| sum << 4 | char::from(*digit).to_digit(16).unwrap_or(0))
+}
+
+/// One step through a document.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Token<'a> {
+    /// `{`, at this offset.
+    ObjectStart(usize),
+    /// `}`
+    ObjectEnd,
+    /// `[`
+    ArrayStart,
+    /// `]`
+    ArrayEnd,
+    /// A member's name; its value follows.
+    Key(Text<'a>),
+    /// A string value.
+    Str(Text<'a>),
+    /// A number as written, and its offset.
+    Number(&'a [u8], usize),
+    /// `true` or `false`, and its offset.
+    Bool(bool, usize),
+    /// `null`, and its offset.
+    Null(usize),
+    /// The document is over, and nothing but blanks follows it.
+    End,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Expect {
+    Value,
+    ValueOrArrayEnd,
+    KeyOrObjectEnd,
+    Key,
+    CommaOrEnd,
+    End,
+}
+
+/// The scanner.
+#[derive(Clone, Debug)]
+pub struct Scanner<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    expect: Expect,
+    depth: usize,
+    /// Bit set: the container at that depth is an object.
+    objects: [u64; MAX_JSON_DEPTH / 64],
+}
+
+type Scanned<T> = Result<T, ScanError>;
+
+impl<'a> Scanner<'a> {
+    /// A scanner over a whole document, which must be UTF-8 (checked here, once, for all of it).
+    pub fn new(bytes: &'a [u8]) -> Scanned<Scanner<'a>> {
+        if let Err(error) = std::str::from_utf8(bytes) {
+            return Err(ScanError { offset: error.valid_up_to(), reason: "the body is not UTF-8" });
+        }
+        Ok(Scanner { bytes, at: 0, expect: Expect::Value, depth: 0, objects: [0; MAX_JSON_DEPTH / 64] })
+    }
+
+    /// Open containers.
+    pub fn depth(&self) -> usize {
+        self.depth
+    }
+
+    /// The offset behind the last token.
+    pub fn offset(&self) -> usize {
+        self.at
+    }
+
+    /// Whether the innermost open container is an array.
+    pub fn in_array(&self) -> bool {
+        self.depth > 0 && !self.in_object()
+    }
+
+    fn in_object(&self) -> bool {
+        self.depth > 0 && self.objects[(self.depth - 1) / 64] >> ((self.depth - 1) % 64) & 1 == 1
+    }
+
+    fn fail<T>(&self, reason: &'static str) -> Scanned<T> {
+        Err(ScanError { offset: self.at, reason })
+    }
+
+    fn skip_blanks(&mut self) -> Option<u8> {
+        loop {
+            let byte = *self.bytes.get(self.at)?;
+            if !matches!(byte, b' ' | b'\n' | b'\r' | b'\t') {
+                return Some(byte);
+            }
+            self.at += 1;
+        }
+    }
+
+    /// The next token.
+    pub fn next(&mut self) -> Scanned<Token<'a>> {
+        let mut byte = self.skip_blanks();
+        if self.expect == Expect::CommaOrEnd {
+            match byte {
+                Some(b',') => {
+                    self.at += 1;
+                    byte = self.skip_blanks();
+                    self.expect = if self.in_object() { Expect::Key } else { Expect::Value };
+                }
+                Some(b'}') if self.in_object() => return Ok(self.close(Token::ObjectEnd)),
+                Some(b']') if self.in_array() => return Ok(self.close(Token::ArrayEnd)),
+                Some(_) => return self.fail("a comma or the end of the container is expected"),
+                None => return self.fail("the body ends inside a container"),
+            }
+        }
+        match (self.expect, byte) {
+            (Expect::End, None) => Ok(Token::End),
+            (Expect::End, Some(_)) => self.fail("something follows the JSON value"),
+            (_, None) => self.fail("the body ends where more is expected"),
+            (Expect::KeyOrObjectEnd, Some(b'}')) => Ok(self.close(Token::ObjectEnd)),
+            (Expect::KeyOrObjectEnd | Expect::Key, Some(b'"')) => self.key(),
+            (Expect::KeyOrObjectEnd | Expect::Key, Some(_)) => self.fail("a member's name is expected"),
+            (Expect::ValueOrArrayEnd, Some(b']')) => Ok(self.close(Token::ArrayEnd)),
+            (_, Some(byte)) => self.value(byte),
+        }
+    }
+
+    fn key(&mut self) -> Scanned<Token<'a>> {
+        let text = self.string()?;
+        if self.skip_blanks() != Some(b':') {
+            return self.fail("a colon is expected after a member's name");
+        }
+        self.at += 1;
+        self.expect = Expect::Value;
+        Ok(Token::Key(text))
+    }
+
+    fn value(&mut self, byte: u8) -> Scanned<Token<'a>> {
+        let from = self.at;
+        let token = match byte {
+            b'{' => return self.open(true, Token::ObjectStart(from)),
+            b'[' => return self.open(false, Token::ArrayStart),
+            b'"' => Token::Str(self.string()?),
+            b't' => self.word(b"true", Token::Bool(true, from))?,
+            b'f' => self.word(b"false", Token::Bool(false, from))?,
+            b'n' => self.word(b"null", Token::Null(from))?,
+            b'-' | b'0'..=b'9' => {
+                self.number()?;
+                Token::Number(&self.bytes[from..self.at], from)
+            }
+            _ => return self.fail("a value is expected"),
+        };
+        self.after_value();
+        Ok(token)
+    }
+
+    fn after_value(&mut self) {
+        self.expect = if self.depth == 0 { Expect::End } else { Expect::CommaOrEnd };
+    }
+
+    fn open(&mut self, object: bool, token: Token<'a>) -> Scanned<Token<'a>> {
+        if self.depth == MAX_JSON_DEPTH {
+            return self.fail("containers are nested too deep");
+        }
+        let (word, bit) = (self.depth / 64, 1u64 << (self.depth % 64));
+        if object {
+            self.objects[word] |= bit;
+        } else {
+            self.objects[word] &= !bit;
+        }
+        self.depth += 1;
+        self.at += 1;
+        self.expect = if object { Expect::KeyOrObjectEnd } else { Expect::ValueOrArrayEnd };
+        Ok(token)
+    }
+
+    fn close(&mut self, token: Token<'a>) -> Token<'a> {
+        self.at += 1;
+        self.depth -= 1;
+        self.after_value();
+        token
+    }
+
+    fn word(&mut self, word: &[u8], token: Token<'a>) -> Scanned<Token<'a>> {
+        if !self.bytes[self.at..].starts_with(word) {
+            return self.fail("a value is expected");
+        }
+        self.at += word.len();
+        Ok(token)
+    }
+
+    fn digits(&mut self) -> Scanned<()> {
+        let from = self.at;
+        while self.bytes.get(self.at).is_some_and(u8::is_ascii_digit) {
+            self.at += 1;
+        }
+        if self.at == from { self.fail("a digit is expected") } else { Ok(()) }
+    }
+
+    fn number(&mut self) -> Scanned<()> {
+        if self.bytes[self.at] == b'-' {
+            self.at += 1;
+        }
+        match self.bytes.get(self.at) {
+            Some(b'0') => self.at += 1,
+            _ => self.digits()?,
+        }
+        if self.bytes.get(self.at) == Some(&b'.') {
+            self.at += 1;
+            self.digits()?;
+        }
+        if let Some(b'e' | b'E') = self.bytes.get(self.at) {
+            self.at += 1;
+            if let Some(b'+' | b'-') = self.bytes.get(self.at) {
+                self.at += 1;
+            }
+            self.digits()?;
+        }
+        Ok(())
+    }
+
+    /// The string whose opening quote is at `self.at`.
+    fn string(&mut self) -> Scanned<Text<'a>> {
+        self.at += 1;
+        let from = self.at;
+        let mut escaped = false;
+        loop {
+            self.at += plain_bytes(&self.bytes[self.at..]);
+            match self.bytes.get(self.at) {
+                Some(b'"') => {
+                    self.at += 1;
+                    return Ok(Text { raw: &self.bytes[from..self.at - 1], from, escaped });
+                }
+                Some(b'\\') => {
+                    escaped = true;
+                    self.escape()?;
+                }
+                Some(_) => return self.fail("a control character in a string is not escaped"),
+                None => return self.fail("a string is not closed"),
+            }
+        }
+    }
+
+    fn escape(&mut self) -> Scanned<()> {
+        match self.bytes.get(self.at + 1) {
+            Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => self.at += 2,
+            Some(b'u') => match self.bytes.get(self.at + 2..self.at + 6) {
+                Some(digits) if digits.iter().all(u8::is_ascii_hexdigit) => self.at += 6,
+                _ => return self.fail("\\u is not followed by four hexadecimal digits"),
+            },
+            _ => return self.fail("an unknown escape in a string"),
+        }
+        Ok(())
+    }
+
+    /// Pass over one whole value (after a key, or an element).
+    pub fn skip_value(&mut self) -> Scanned<()> {
+        let base = self.depth;
+        loop {
+            self.next()?;
+            if self.depth <= base && matches!(self.expect, Expect::CommaOrEnd | Expect::End) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Pass over what is left of the containers down to `depth`.
+    pub fn leave(&mut self, depth: usize) -> Scanned<()> {
+        while self.depth > depth {
+            self.next()?;
+        }
+        Ok(())
+    }
+}
+
+/// How many bytes at the front belong into a string as they are: no quote, backslash or control.
+fn plain_bytes(bytes: &[u8]) -> usize {
+    let special = |byte: u8| (byte < 0x20) | (byte == b'"') | (byte == b'\\');
+    let mut at = 0;
+    for block in bytes.chunks_exact(32) {
+        if block.iter().fold(false, |any, byte| any | special(*byte)) {
+            break;
+        }
+        at += 32;
+    }
+    at + bytes[at..].iter().position(|byte| special(*byte)).unwrap_or(bytes.len() - at)
+}

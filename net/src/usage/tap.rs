@@ -1,0 +1,237 @@
+//! The tap: bytes of a response's body pass through it on their way to the client.
+//!
+//! Without withholding the bytes are only looked at, and the caller sends its own chunk. With withholding
+//! (this gateway asked for `include_usage`, the client did not) whole events are collected, so that the
+//! closing one can be dropped; an event that outgrows the bound passes at once and stays.
+//!
+//! Invariant: the bytes given out are the bytes taken in, in order, without the dropped events.
+
+use super::report::Report;
+use super::sse::{EventStream, Piece};
+use super::watch;
+use crate::bounds::MAX_WITHHELD_EVENT_BYTES;
+use crate::endpoint::Dialect;
+use crate::http1::{ResponseHead, Role};
+use crate::json::capture::Capture;
+use engine::Usage;
+
+/// What a response's body is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BodyKind {
+    /// One JSON document.
+    Json,
+    /// Server-sent events with JSON data.
+    EventStream,
+    /// One JSON document a line.
+    JsonLines,
+    /// Anything that cannot be read.
+    Opaque,
+}
+
+impl BodyKind {
+    /// The kind by `Content-Type`; without one, JSON is tried.
+    pub fn of(content_type: Option<&[u8]>) -> BodyKind {
+        let Some(value) = content_type else { return BodyKind::Json };
+        let kind = value.split(|byte| *byte == b';').next().unwrap_or(value).trim_ascii();
+        let is = |name: &str| kind.eq_ignore_ascii_case(name.as_bytes());
+        if is("text/event-stream") {
+            BodyKind::EventStream
+        } else if [
+            "application/x-ndjson",
+            "application/ndjson",
+            "application/jsonl",
+            "application/x-jsonlines",
+        ]
+        .iter()
+        .any(|name| is(name))
+        {
+            BodyKind::JsonLines
+        } else if is("application/json") || kind.to_ascii_lowercase().ends_with(b"+json") || is("text/plain")
+        {
+            BodyKind::Json
+        } else {
+            BodyKind::Opaque
+        }
+    }
+}
+
+/// How a body is coded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Coding {
+    /// As it is.
+    Identity,
+    /// gzip.
+    Gzip,
+    /// Something that is not read here.
+    Other,
+}
+
+impl Coding {
+    /// The coding by `Content-Encoding`.
+    pub fn of(content_encoding: Option<&[u8]>) -> Coding {
+        match content_encoding {
+            None => Coding::Identity,
+            Some(value) if value.is_empty() || value.eq_ignore_ascii_case(b"identity") => Coding::Identity,
+            Some(value) if value.eq_ignore_ascii_case(b"gzip") || value.eq_ignore_ascii_case(b"x-gzip") => {
+                Coding::Gzip
+            }
+            Some(_) => Coding::Other,
+        }
+    }
+}
+
+/// What the caller sends to the client.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[must_use]
+pub enum Relay {
+    /// The chunk itself.
+    Chunk,
+    /// What was appended to `out` instead; it may be nothing.
+    Out,
+}
+
+/// A tap on one response's body.
+#[derive(Clone, Debug)]
+pub struct Tap {
+    dialect: Dialect,
+    kind: BodyKind,
+    withhold: bool,
+    capture: Capture,
+    report: Report,
+    events: EventStream,
+    /// Bytes of the current event, while it may still be dropped.
+    held: Vec<u8>,
+    /// The current event is too large to be held and passes.
+    passing: bool,
+    /// The last event was dropped, and so is the LF of its CRLF.
+    dropped: bool,
+    raw_bytes: u64,
+}
+
+impl Tap {
+    /// A tap for a body of `kind`. `withhold`: drop the closing usage event of an event stream.
+    pub fn new(dialect: Dialect, kind: BodyKind, withhold: bool) -> Tap {
+        Tap {
+            dialect,
+            kind,
+            withhold: withhold && kind == BodyKind::EventStream,
+            capture: Capture::new(watch::of(dialect)),
+            report: Report::default(),
+            events: EventStream::default(),
+            held: Vec::new(),
+            passing: false,
+            dropped: false,
+            raw_bytes: 0,
+        }
+    }
+
+    /// A tap for a response by its head's `Content-Type` and `Content-Encoding`.
+    pub fn of_response(dialect: Dialect, head: &ResponseHead, withhold: bool) -> Tap {
+        match Coding::of(head.first(Role::ContentEncoding)) {
+            Coding::Identity => Tap::new(dialect, BodyKind::of(head.first(Role::ContentType)), withhold),
+            Coding::Gzip | Coding::Other => Tap::new(dialect, BodyKind::Opaque, false),
+        }
+    }
+
+    /// Whether bytes may be withheld, so that the backend's `Content-Length` does not hold.
+    pub fn withholds(&self) -> bool {
+        self.withhold
+    }
+
+    /// Look at the next bytes of the body (without transfer coding).
+    pub fn feed(&mut self, chunk: &[u8], out: &mut Vec<u8>) -> Relay {
+        self.raw_bytes = self.raw_bytes.saturating_add(chunk.len() as u64);
+        match self.kind {
+            BodyKind::Opaque => {}
+            BodyKind::Json => self.capture.feed(chunk, &mut self.report),
+            BodyKind::JsonLines => self.lines(chunk),
+            BodyKind::EventStream => {
+                self.events(chunk, out);
+                if self.withhold {
+                    return Relay::Out;
+                }
+            }
+        }
+        Relay::Chunk
+    }
+
+    fn lines(&mut self, chunk: &[u8]) {
+        for line in chunk.split_inclusive(|byte| *byte == b'\n') {
+            self.capture.feed(line, &mut self.report);
+            if line.ends_with(b"\n") {
+                self.capture.restart();
+            }
+        }
+    }
+
+    fn events(&mut self, chunk: &[u8], out: &mut Vec<u8>) {
+        // From here on the chunk's bytes are neither given out nor held nor dropped.
+        let (mut from, mut at) = (0, 0);
+        while let Some(piece) = self.events.next(chunk, &mut at) {
+            match piece {
+                Piece::Data(data) => self.capture.feed(data, &mut self.report),
+                Piece::DataLineEnd => self.capture.feed(b"\n", &mut self.report),
+                Piece::EventEnd => {
+                    self.dropped = self.withhold && !self.passing && self.report.is_closing_event();
+                    self.capture.restart();
+                    self.report.next_event();
+                    self.passing = false;
+                    self.give(&chunk[from..at], out);
+                    from = at;
+                }
+                Piece::EventEndLf => {
+                    self.give(&chunk[from..at], out);
+                    from = at;
+                }
+            }
+        }
+        if !self.withhold {
+            return;
+        }
+        if self.passing {
+            out.extend_from_slice(&chunk[from..]);
+        } else {
+            self.held.extend_from_slice(&chunk[from..]);
+            if self.held.len() > MAX_WITHHELD_EVENT_BYTES {
+                out.append(&mut self.held);
+                self.passing = true;
+            }
+        }
+    }
+
+    /// The end of an event: what was held and `rest` go out, or nowhere.
+    fn give(&mut self, rest: &[u8], out: &mut Vec<u8>) {
+        if !self.withhold {
+            return;
+        }
+        if self.dropped {
+            self.held.clear();
+        } else {
+            out.append(&mut self.held);
+            out.extend_from_slice(rest);
+        }
+    }
+
+    /// The body is over (or cut): append what was still held.
+    pub fn finish(&mut self, out: &mut Vec<u8>) {
+        if !(self.withhold && self.report.is_closing_event()) {
+            out.append(&mut self.held);
+        }
+        self.held.clear();
+    }
+
+    /// The usage reported so far; None when nothing was.
+    pub fn usage(&self) -> Option<Usage> {
+        self.report.usage(self.dialect)
+    }
+
+    /// Bytes of generated text that passed, for an estimate when nothing was reported.
+    ///
+    /// When no member with text was recognised, all bytes of the body, but none for vectors.
+    pub fn relayed_text_bytes(&self) -> u64 {
+        match self.report.text_bytes {
+            0 if !self.report.vectors => self.raw_bytes,
+            text => text,
+        }
+    }
+}
