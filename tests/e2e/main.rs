@@ -10,5 +10,6 @@ mod aborts;
 mod backends;
 mod counting;
 mod demo;
+mod kit;
 mod lifecycle;
 mod requests;

@@ -165,8 +165,10 @@ impl Connection {
     /// Whether the peer ends the connection without sending more.
     pub fn is_closed_by_peer(&mut self) -> bool {
         self.ahead.is_empty()
-            && !matches!(self.fill(), Ok(true))
-            && !matches!(self.fill(), Err(why) if why.starts_with("silent"))
+            && match self.fill() {
+                Ok(more) => !more,
+                Err(why) => !why.starts_with("silent"),
+            }
     }
 
     /// Ends the connection with a reset instead of a close.
