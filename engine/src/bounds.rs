@@ -23,9 +23,9 @@ pub const COUNTERS_A_SHARD: usize = 1 << 18;
 /// Counters a shard holds before it first looks for some to forget: fewer are not worth the walk.
 pub const COUNTERS_BEFORE_SWEEP: usize = 1 << 12;
 
-/// Tokens that one request can hold or use, 2.8e14: more is a false report. The holds of 2^16 requests then add up
+/// Tokens that one request can hold or use, 1.1e12: more is a false report. The holds of 2^24 requests then add up
 /// within 64 bits.
-pub const TOKENS_A_REQUEST: u64 = 1 << 48;
+pub const TOKENS_A_REQUEST: u64 = 1 << 40;
 
 /// Pico-USD that one request can hold or cost, 1.2e18 USD. The holds of 2^27 requests then add up within 128 bits.
 pub const PICO_USD_A_REQUEST: u128 = 1 << 100;

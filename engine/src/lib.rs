@@ -11,8 +11,10 @@
 
 pub mod bounds;
 pub mod calendar;
+pub mod cells;
 pub mod counter_identity;
 pub mod explain;
+pub mod gates;
 pub mod glob;
 pub mod identity;
 pub mod limits;
@@ -21,14 +23,22 @@ pub mod prices;
 pub mod resolve;
 pub mod routing;
 pub mod ruleset;
+pub mod shard;
+mod sync;
 pub mod tenancy;
 pub mod time;
 pub mod units;
 pub mod usage;
+pub mod verdict;
 
 pub use calendar::{CalendarPeriod, CalendarWindow, WindowIndex, window_at};
+pub use cells::{Admission, CellTable, Counted, GateOnePlan, GateOneVerdict};
 pub use counter_identity::{CoreId, Identity};
 pub use explain::{Dropped, Explanation};
+pub use gates::{
+    Answer, Ask, Asks, Conjunction, Estimate, GateTwoPlan, PartialRefusal, Reservation, ReservationId,
+    Reserved, Settlement, Step,
+};
 pub use glob::{BadPattern, Glob};
 pub use identity::{Key, KeyRing, Kid, Scopes};
 pub use limits::{
@@ -40,7 +50,9 @@ pub use prices::{ModelPrice, PriceBook};
 pub use resolve::{Instance, Selected};
 pub use routing::{Api, ProviderId, Route, Routes};
 pub use ruleset::{CompileError, DroppedOverride, Override, Ruleset};
+pub use shard::{CounterMark, Shard};
 pub use tenancy::{Chain, Level, NodeId, Tree};
 pub use time::{DurationError, Monotonic, Now, Span};
 pub use units::{Requests, Tokens, Units};
 pub use usage::Usage;
+pub use verdict::{Cause, RateLeft, Reading, Refusal, Tripped, Wait};

@@ -1,0 +1,124 @@
+//! Gate 1: `rpm` and `concurrency`, counted in lock-free cells that every core shares (SPEC §4.2, §4.3).
+//!
+//! A cell is one cache-padded group of atomics, found once through a concurrent map and then kept in the compiled
+//! [`GateOnePlan`] of a chain. The amount is never in a cell: the caller passes it, so an edit keeps the usage.
+//!
+//! Rejected: an owner core that is sent a message for each request (a message costs more than the whole gate); stripes
+//! for each core (they must be summed, and an exact limit cannot be split).
+
+mod gauge;
+mod plan;
+mod ring;
+mod token_bucket;
+
+use std::fmt;
+use std::sync::Arc;
+
+use crossbeam_utils::CachePadded;
+use dashmap::DashMap;
+
+pub use gauge::Gauge;
+pub use plan::{Admission, Counted, GateOnePlan, GateOneVerdict};
+pub use ring::{BucketRing, Epoch, FixedWindow, Level, OverAmount, RollingWindow};
+pub use token_bucket::{Drip, TokenBucket};
+
+use crate::counter_identity::Identity;
+use crate::limits::{Algorithm, Limit, Window};
+use crate::resolve::Selected;
+use crate::time::{Monotonic, Span};
+
+/// One counter of gate 1, of the kind its limit asks for: alone on its cache lines, shared by all cores.
+#[derive(Clone, Debug)]
+pub(crate) enum Cell {
+    Rolling(Arc<CachePadded<RollingWindow>>),
+    Fixed(Arc<CachePadded<FixedWindow>>),
+    Bucket(Arc<CachePadded<TokenBucket>>),
+    Gauge(Arc<CachePadded<Gauge>>),
+}
+
+impl Cell {
+    fn of(limit: &Limit, epoch_offset: Span) -> Cell {
+        match &limit.window {
+            Window::Rolling { period, algorithm: Algorithm::SlidingWindow } => {
+                Cell::Rolling(Arc::new(CachePadded::new(RollingWindow::new(period.0, 0))))
+            }
+            Window::Rolling { period, algorithm: Algorithm::FixedWindow } => {
+                Cell::Fixed(Arc::new(CachePadded::new(FixedWindow::new(period.0, epoch_offset.0))))
+            }
+            Window::Rolling { period, algorithm: Algorithm::TokenBucket } => {
+                Cell::Bucket(Arc::new(CachePadded::new(TokenBucket::new(period.0))))
+            }
+            Window::Live | Window::Calendar { .. } => Cell::Gauge(Arc::new(CachePadded::new(Gauge::new()))),
+        }
+    }
+
+    /// Requests or slots counted now.
+    fn observed(&self, now: Monotonic, amount: u64) -> u64 {
+        match self {
+            Cell::Rolling(cell) => cell.level(now.0).observed,
+            Cell::Fixed(cell) => cell.level(now.0).observed,
+            Cell::Bucket(cell) => cell.level(now.0, amount).observed,
+            Cell::Gauge(cell) => cell.live(),
+        }
+    }
+
+    fn is_shared(&self) -> bool {
+        let owners = match self {
+            Cell::Rolling(cell) => Arc::strong_count(cell),
+            Cell::Fixed(cell) => Arc::strong_count(cell),
+            Cell::Bucket(cell) => Arc::strong_count(cell),
+            Cell::Gauge(cell) => Arc::strong_count(cell),
+        };
+        owners > 1
+    }
+}
+
+/// All cells of gate 1, by identity; shared by all cores.
+pub struct CellTable {
+    cells: DashMap<Identity, Cell, ahash::RandomState>,
+    epoch_offset: Span,
+}
+
+impl CellTable {
+    /// An empty table. `epoch_offset` is the wall clock, as nanoseconds since 1970, at zero of the monotonic clock: it
+    /// aligns fixed windows to the epoch once (SPEC §10); after that the monotonic clock alone drives them.
+    pub fn new(epoch_offset: Span) -> CellTable {
+        CellTable { cells: DashMap::with_hasher(ahash::RandomState::new()), epoch_offset }
+    }
+
+    /// Compiles the gate-1 instances of one chain, in their order, and finds or makes the cell of each.
+    pub fn plan(&self, selected: &Selected) -> Arc<GateOnePlan> {
+        Arc::new(GateOnePlan::new(selected, |instance| {
+            // Looked up by reference first: the identity is cloned only when the cell is new.
+            if let Some(cell) = self.cells.get(&instance.identity) {
+                return cell.clone();
+            }
+            let entry = self.cells.entry(instance.identity.clone());
+            entry.or_insert_with(|| Cell::of(&instance.limit, self.epoch_offset)).clone()
+        }))
+    }
+
+    /// Forgets the cells that are at zero and that no plan knows; returns how many.
+    pub fn sweep(&self, now: Monotonic) -> usize {
+        let before = self.cells.len();
+        // Within the map's lock a count of one means that nobody else has the cell, and nobody can get it now.
+        self.cells.retain(|_, cell| cell.is_shared() || cell.observed(now, 1) > 0);
+        before.saturating_sub(self.cells.len())
+    }
+
+    /// Cells in the table.
+    pub fn len(&self) -> usize {
+        self.cells.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.cells.is_empty()
+    }
+}
+
+impl fmt::Debug for CellTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CellTable").field("cells", &self.cells.len()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,90 @@
+//! The counter of a budget or a quota: one calendar window, the newest ever entered (SPEC §4.6, §4.10).
+//!
+//! A window is named by its index, a civil date; the counter enters a window only if its index is greater, so a wall
+//! clock that is set back re-opens nothing and loses nothing. Entering a window starts it at zero, holds included: a
+//! request belongs to the window it was admitted in, and what it settles after that window has passed changes nothing.
+//!
+//! The end of the window is kept, so the civil arithmetic runs once a window and not once a request.
+//!
+//! Invariants: the index never goes back. `held` is the sum of the live holds booked in this window, `pending` the number
+//! of requests in flight counted in it. Units: those of the limit.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use crate::bounds;
+use crate::calendar::{CalendarPeriod, CalendarWindow, WindowIndex, window_at};
+use crate::limits::Zone;
+
+#[derive(Debug)]
+pub(crate) struct CalendarCounter {
+    window: WindowIndex,
+    /// End of the window, and the zone it was computed in; `None` when the counter was restored and nobody has come yet.
+    end: Option<(Timestamp, Arc<str>)>,
+    pub(crate) observed: u128,
+    pub(crate) held: u128,
+    /// Part of `observed` that requests in flight were counted for, and may give back.
+    pub(crate) pending: u128,
+    pub(crate) estimated: bool,
+    pub(crate) unpriced: bool,
+}
+
+impl CalendarCounter {
+    pub(crate) fn new(window: CalendarWindow, zone: &Zone) -> CalendarCounter {
+        CalendarCounter {
+            end: Some((window.resets_at, Arc::clone(&zone.name))),
+            ..CalendarCounter::restored(window.index, 0, false, false)
+        }
+    }
+
+    pub(crate) fn restored(window: WindowIndex, observed: u128, estimated: bool, unpriced: bool) -> Self {
+        CalendarCounter { window, end: None, observed, held: 0, pending: 0, estimated, unpriced }
+    }
+
+    pub(crate) fn window(&self) -> WindowIndex {
+        self.window
+    }
+
+    /// The window that counts at `wall`: the counter's own, or a newer one.
+    pub(crate) fn window_now(&self, period: CalendarPeriod, zone: &Zone, wall: Timestamp) -> CalendarWindow {
+        if let Some((end, name)) = &self.end
+            && wall < *end
+            && (Arc::ptr_eq(name, &zone.name) || **name == *zone.name)
+        {
+            return CalendarWindow { index: self.window, resets_at: *end };
+        }
+        let mut window = window_at(period, &zone.zone, wall);
+        for _ in 0..bounds::WINDOWS_AHEAD {
+            if window.index >= self.window {
+                break;
+            }
+            window = window_at(period, &zone.zone, window.resets_at);
+        }
+        CalendarWindow { index: window.index.max(self.window), ..window }
+    }
+
+    /// Observed and held in `window`: zero if the counter has not entered it.
+    pub(crate) fn figures_in(&self, window: WindowIndex) -> (u128, u128) {
+        if window == self.window { (self.observed, self.held) } else { (0, 0) }
+    }
+
+    /// Makes `window`, which [`CalendarCounter::window_now`] gave, the counter's own; at zero if it is a newer one.
+    pub(crate) fn enter(&mut self, window: CalendarWindow, zone: &Zone) {
+        debug_assert!(window.index >= self.window, "a window index went back");
+        if window.index > self.window {
+            *self = CalendarCounter::new(window, zone);
+            return;
+        }
+        match &mut self.end {
+            Some((end, name)) if **name == *zone.name => *end = window.resets_at,
+            end => *end = Some((window.resets_at, Arc::clone(&zone.name))),
+        }
+    }
+
+    /// Whether the window has passed, or nothing was ever counted in it: then forgetting the counter changes nothing.
+    pub(crate) fn is_spent(&self, wall: Timestamp) -> bool {
+        let empty = self.observed == 0 && self.held == 0 && !self.estimated && !self.unpriced;
+        empty || self.end.as_ref().is_some_and(|(end, _)| *end <= wall)
+    }
+}

@@ -1,0 +1,394 @@
+//! One core's share of the gate-2 counters, and the only place that changes them (SPEC §4).
+//!
+//! [`Shard::apply`] takes an [`Ask`] and gives an [`Answer`], synchronously: a check and its holds happen in one call, so
+//! nothing comes between them, and one seed replays any history. A reserve first judges every item, changing nothing,
+//! and books only when all admit; so a refusal neither makes a counter nor changes one.
+//!
+//! Amount, admission rule and posture come with each ask's plan and are never stored: an edit keeps the usage.
+//!
+//! Invariants ([`Shard::invariants`]): the `held` of each counter is the sum of the live holds booked in its window; a
+//! counter that no reservation uses holds nothing, which is asserted whenever a reservation ends, also in release.
+//! Units: each counter's own, by its limit's type.
+
+mod calendar;
+mod counter;
+mod mark;
+mod tokens;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use ahash::AHashMap;
+use smallvec::SmallVec;
+
+pub use mark::CounterMark;
+
+use self::counter::{Charge, Counter, Judgement, Place};
+use crate::bounds;
+use crate::counter_identity::{CoreId, Identity};
+use crate::gates::{
+    Answer, Ask, Estimate, GateTwoItem, GateTwoPlan, PartialRefusal, ReservationId, Reserved, Settlement,
+};
+use crate::limits::{Fail, LimitType};
+use crate::time::{Monotonic, Now, Span};
+use crate::units::Units;
+use crate::verdict::{Cause, RateLeft, Reading, Stance, Tripped, Wait};
+
+/// The counters that one core owns, and the reservations on them.
+#[derive(Debug)]
+pub struct Shard {
+    core: CoreId,
+    cores: usize,
+    slots: Vec<Option<Counter>>,
+    free: Vec<u32>,
+    index: AHashMap<Identity, u32>,
+    reservations: AHashMap<ReservationId, Entry>,
+    /// No deadline of a live reservation is before this.
+    next_deadline: Monotonic,
+    /// Calendar counters changed since the last marks.
+    changed: Vec<u32>,
+    /// Counters at which the next look for spent ones happens.
+    sweep_at: usize,
+    /// Wall clock at zero of the monotonic clock, in nanoseconds since 1970: taken once, aligns fixed windows.
+    epoch_offset: Option<Span>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    deadline: Monotonic,
+    holds: SmallVec<[Hold; 8]>,
+}
+
+#[derive(Debug)]
+struct Hold {
+    slot: u32,
+    charge: Charge,
+    place: Place,
+    held: u128,
+}
+
+/// How a reservation ends.
+#[derive(Copy, Clone)]
+enum Ending {
+    Settled(Settlement),
+    Voided,
+}
+
+impl Shard {
+    /// The empty shard of `core` among `cores`.
+    pub fn new(core: CoreId, cores: usize) -> Shard {
+        Shard {
+            core,
+            cores,
+            slots: Vec::new(),
+            free: Vec::new(),
+            index: AHashMap::new(),
+            reservations: AHashMap::new(),
+            next_deadline: Monotonic(u64::MAX),
+            changed: Vec::new(),
+            sweep_at: bounds::COUNTERS_BEFORE_SWEEP,
+            epoch_offset: None,
+        }
+    }
+
+    /// Acts on one ask. The only mutator beside [`Shard::expire`] and [`Shard::restore`].
+    pub fn apply(&mut self, now: Now, ask: Ask) -> Answer {
+        match ask {
+            Ask::Reserve { id, plan, estimate, deadline, final_round: _ } => {
+                self.reserve(now, id, &plan, estimate, deadline)
+            }
+            Ask::Check { plan, estimate } => Answer::Refused(self.check(now, &plan, estimate).0),
+            Ask::Settle { id, settlement } => {
+                self.end(now, id, Ending::Settled(settlement));
+                Answer::Done
+            }
+            Ask::Void { id } => {
+                self.end(now, id, Ending::Voided);
+                Answer::Done
+            }
+            Ask::Read { plan } => Answer::Read(self.read(now, &plan)),
+        }
+    }
+
+    /// Voids the reservations whose deadline has come, and now and then forgets counters that say nothing any more.
+    pub fn expire(&mut self, now: Now) {
+        if now.monotonic >= self.next_deadline {
+            let due = |entry: &Entry| entry.deadline <= now.monotonic;
+            let ended: Vec<ReservationId> =
+                self.reservations.iter().filter(|(_, entry)| due(entry)).map(|(id, _)| *id).collect();
+            for id in ended {
+                self.end(now, id, Ending::Voided);
+            }
+            let deadlines = self.reservations.values().map(|entry| entry.deadline);
+            self.next_deadline = deadlines.min().unwrap_or(Monotonic(u64::MAX));
+        }
+        if self.index.len() >= self.sweep_at {
+            self.sweep(now);
+        }
+    }
+
+    /// The calendar counters that changed since the last call, as they stand: what is written down to survive a restart.
+    pub fn take_marks(&mut self) -> Vec<CounterMark> {
+        let mut marks = Vec::with_capacity(self.changed.len());
+        for slot in self.changed.drain(..) {
+            if let Some(counter) = &mut self.slots[slot as usize] {
+                counter.changed = false;
+                marks.extend(CounterMark::of(counter));
+            }
+        }
+        marks
+    }
+
+    /// Takes up a counter that was written down; `false` if another core owns it, or it is of no known kind. A counter
+    /// that is known already keeps the newer window, and the greater figure within one.
+    pub fn restore(&mut self, _now: Now, mark: CounterMark) -> bool {
+        let Some(identity) = mark.identity() else { return false };
+        if identity.owner(self.cores) != self.core || !mark.is_calendar() {
+            return false;
+        }
+        match self.index.get(&identity) {
+            Some(slot) => {
+                if let Some(counter) = &mut self.slots[*slot as usize] {
+                    counter.merge(&mark);
+                }
+            }
+            None => {
+                self.insert(Counter::restored(identity, &mark));
+            }
+        }
+        true
+    }
+
+    /// Reservations that hold something here.
+    pub fn live_reservations(&self) -> usize {
+        self.reservations.len()
+    }
+
+    /// Counters kept here.
+    pub fn counters(&self) -> usize {
+        self.index.len()
+    }
+
+    /// Asserts that the counters and the live reservations agree.
+    ///
+    /// # Panics
+    /// When they do not.
+    pub fn invariants(&self) {
+        let mut sums: AHashMap<u32, (u128, u128, u32)> = AHashMap::new();
+        for hold in self.reservations.values().flat_map(|entry| &entry.holds) {
+            let counter = self.slots[hold.slot as usize].as_ref().expect("a held counter is kept");
+            let sum = sums.entry(hold.slot).or_default();
+            sum.2 += 1;
+            if counter.is_current(&hold.place) {
+                sum.0 += hold.held;
+                sum.1 += u128::from(hold.charge == Charge::Request);
+            }
+        }
+        for (slot, counter) in self.slots.iter().enumerate() {
+            let Some(counter) = counter else { continue };
+            let (held, pending, live) = sums.get(&(slot as u32)).copied().unwrap_or_default();
+            counter.invariants(held, pending, live);
+            assert_eq!(self.index.get(&counter.identity), Some(&(slot as u32)), "the index finds the slot");
+        }
+        assert_eq!(self.index.len() + self.free.len(), self.slots.len(), "slots are used or free");
+        assert!(self.reservations.values().all(|entry| entry.deadline >= self.next_deadline));
+    }
+
+    fn reserve(
+        &mut self,
+        now: Now,
+        id: ReservationId,
+        plan: &Arc<GateTwoPlan>,
+        estimate: Estimate,
+        deadline: Monotonic,
+    ) -> Answer {
+        debug_assert!(!self.reservations.contains_key(&id), "a reservation is made once a round");
+        let (partial, mut reserved) = self.check(now, plan, estimate);
+        if !partial.tripped.is_empty() {
+            return Answer::Refused(partial);
+        }
+        let mut holds = SmallVec::new();
+        for (_, item) in plan.owned_by(self.core) {
+            if item.stance == Stance::Skipped {
+                continue;
+            }
+            let Some(slot) = self.find_or_make(now, item) else { continue };
+            let counter = self.slots[slot as usize].as_mut().expect("just found or made");
+            let charge = Charge::of(item.instance.limit.kind);
+            let held = charge.hold(estimate);
+            let place = counter.book(now, &item.instance, charge, held);
+            if charge == Charge::Request && !counter.changed {
+                counter.changed = true;
+                self.changed.push(slot);
+            }
+            if item.stance == Stance::Hard && item.instance.limit.kind == LimitType::Tpm {
+                let (observed, held) = counter.figures();
+                let left = RateLeft {
+                    limit: item.instance.amount,
+                    remaining: item.instance.amount.saturating_sub(Units(observed + held)),
+                    reset: Span(counter.empty_in(now.monotonic, item.instance.amount.0)),
+                };
+                reserved.tokens_left = RateLeft::tighter(reserved.tokens_left, Some(left));
+            }
+            holds.push(Hold { slot, charge, place, held });
+        }
+        self.next_deadline = self.next_deadline.min(deadline);
+        self.reservations.insert(id, Entry { deadline, holds });
+        Answer::Reserved(reserved)
+    }
+
+    /// Judges every item of the plan that this core owns; changes nothing that counts.
+    fn check(&mut self, now: Now, plan: &GateTwoPlan, estimate: Estimate) -> (PartialRefusal, Reserved) {
+        let mut partial = PartialRefusal { tripped: Vec::new(), in_flight_only: true };
+        let mut reserved = Reserved::default();
+        for (place, item) in plan.owned_by(self.core) {
+            if item.stance == Stance::Skipped {
+                continue;
+            }
+            let Some((tripped, in_flight_only)) = self.judge(now, item, estimate) else { continue };
+            if item.stance == Stance::Hard {
+                partial.tripped.push((place, tripped));
+                partial.in_flight_only &= in_flight_only;
+            } else {
+                reserved.noted.push(place);
+            }
+        }
+        (partial, reserved)
+    }
+
+    /// `None` if the item admits; else why not, and whether only requests in flight stand in the way.
+    fn judge(&mut self, now: Now, item: &GateTwoItem, estimate: Estimate) -> Option<(Tripped, bool)> {
+        let instance = &item.instance;
+        let charge = Charge::of(instance.limit.kind);
+        let slot = self.find(item);
+        let fails_closed = instance.limit.posture.fail == Fail::Closed;
+        let mut judgement = match slot.and_then(|slot| self.slots[slot as usize].as_mut()) {
+            Some(counter) => counter.judge(now, instance, charge.hold(estimate)),
+            None => Judgement::of_nothing(now, instance, charge.hold(estimate)),
+        };
+        if charge == Charge::Money && estimate.money.is_none() {
+            judgement.verdict = fails_closed.then_some((Cause::Unpriced, Wait::Never));
+            judgement.in_flight_only = false;
+        }
+        if slot.is_none() && self.is_full() {
+            judgement.verdict = fails_closed.then_some((Cause::Unavailable, Wait::SOON));
+            judgement.in_flight_only = false;
+        }
+        let (cause, wait) = judgement.verdict?;
+        let tripped = Tripped {
+            instance: instance.clone(),
+            observed: judgement.reading.observed,
+            held: judgement.reading.held,
+            resets_at: judgement.reading.resets_at,
+            wait,
+            cause,
+        };
+        Some((tripped, judgement.in_flight_only))
+    }
+
+    fn end(&mut self, now: Now, id: ReservationId, ending: Ending) {
+        let Some(entry) = self.reservations.remove(&id) else { return };
+        for hold in entry.holds {
+            let counter = self.slots[hold.slot as usize].as_mut().expect("a held counter is kept");
+            let changed = match ending {
+                Ending::Settled(settlement) => {
+                    let used = hold.charge.used(settlement);
+                    let unpriced = hold.charge == Charge::Money && settlement.money.is_none();
+                    counter.settle(
+                        now,
+                        &hold.place,
+                        hold.charge,
+                        hold.held,
+                        used,
+                        settlement.estimated,
+                        unpriced,
+                    )
+                }
+                Ending::Voided => counter.void(now, &hold.place, hold.charge, hold.held),
+            };
+            if changed && counter.is_calendar() && !counter.changed {
+                counter.changed = true;
+                self.changed.push(hold.slot);
+            }
+            counter.conserved();
+        }
+    }
+
+    fn read(&mut self, now: Now, plan: &GateTwoPlan) -> Vec<(u16, Reading)> {
+        let mut readings = Vec::new();
+        for (place, item) in plan.owned_by(self.core) {
+            let slot = self.find(item);
+            let judgement = match slot.and_then(|slot| self.slots[slot as usize].as_mut()) {
+                Some(counter) => counter.judge(now, &item.instance, 0),
+                None => Judgement::of_nothing(now, &item.instance, 0),
+            };
+            readings.push((place, judgement.reading));
+        }
+        readings
+    }
+
+    /// The slot of the item's counter, if it has one. The hint is verified, never trusted.
+    fn find(&self, item: &GateTwoItem) -> Option<u32> {
+        let identity = &item.instance.identity;
+        let hint = item.slot_hint.load(Ordering::Relaxed);
+        if let Some(Some(counter)) = self.slots.get(hint as usize)
+            && counter.identity == *identity
+        {
+            return Some(hint);
+        }
+        let slot = *self.index.get(identity)?;
+        item.slot_hint.store(slot, Ordering::Relaxed);
+        Some(slot)
+    }
+
+    /// `None` if there is no room for another counter.
+    fn find_or_make(&mut self, now: Now, item: &GateTwoItem) -> Option<u32> {
+        if let Some(slot) = self.find(item) {
+            return Some(slot);
+        }
+        if self.is_full() {
+            return None;
+        }
+        let offset = *self.epoch_offset.get_or_insert_with(|| {
+            let wall = u64::try_from(now.wall.as_nanosecond()).unwrap_or(0);
+            Span(wall.saturating_sub(now.monotonic.0))
+        });
+        let slot = self.insert(Counter::new(now, &item.instance, offset));
+        item.slot_hint.store(slot, Ordering::Relaxed);
+        Some(slot)
+    }
+
+    fn insert(&mut self, counter: Counter) -> u32 {
+        let identity = counter.identity.clone();
+        let slot = match self.free.pop() {
+            Some(slot) => {
+                self.slots[slot as usize] = Some(counter);
+                slot
+            }
+            None => {
+                self.slots.push(Some(counter));
+                (self.slots.len() - 1) as u32
+            }
+        };
+        self.index.insert(identity, slot);
+        slot
+    }
+
+    fn is_full(&self) -> bool {
+        self.index.len() >= bounds::COUNTERS_A_SHARD
+    }
+
+    fn sweep(&mut self, now: Now) {
+        for (slot, place) in self.slots.iter_mut().enumerate() {
+            if let Some(counter) = place
+                && counter.is_spent(now)
+            {
+                self.index.remove(&counter.identity);
+                *place = None;
+                self.free.push(slot as u32);
+            }
+        }
+        // Twice what is left, so that the walks cost a constant share of the insertions; never beyond the bound.
+        self.sweep_at = (self.index.len() * 2).clamp(bounds::COUNTERS_BEFORE_SWEEP, bounds::COUNTERS_A_SHARD);
+    }
+}
