@@ -17,6 +17,8 @@ enum Seen {
     Error(u16),
     /// The backend's answer begun, and visibly not complete.
     CutShort,
+    /// The same, or an error with status 502 when nothing of the answer had been relayed yet.
+    Broken,
     /// The backend's answer, complete.
     Whole,
 }
@@ -58,7 +60,13 @@ fn check(rig: &Rig, case: Case) {
         (Seen::CutShort, Ok(answer)) => {
             assert!(!answer.complete, "{name}: looks complete: {answer:?}");
         }
-        (Seen::CutShort, Err(_)) => {}
+        (Seen::Broken, Ok(answer)) if answer.status == 502 => {
+            assert_ne!(answer.error_text("message"), "", "{name}: no message: {}", answer.text());
+        }
+        (Seen::Broken, Ok(answer)) => {
+            assert!(!answer.complete, "{name}: looks complete: {answer:?}");
+        }
+        (Seen::CutShort | Seen::Broken, Err(_)) => {}
         (Seen::Whole, Ok(answer)) => {
             assert!(answer.complete && answer.status == 200, "{name}: {answer:?}");
         }
@@ -133,7 +141,8 @@ fn a_backend_that_is_down_costs_nothing() {
 #[test]
 fn heads_that_make_no_sense_are_a_bad_gateway() {
     let error = Seen::Error(502);
-    let cost = Cost::Request { tokens: 0 };
+    // Nothing came that could be called an answer: it was not delivered.
+    let cost = Cost::Nothing;
     let whole = chat_answer(1, 1);
     let length = whole.len();
     let huge = format!("HTTP/1.1 200 OK\r\nX-Huge: {}\r\n\r\n", "h".repeat(4 << 20));
@@ -162,6 +171,8 @@ fn heads_that_make_no_sense_are_a_bad_gateway() {
 fn bodies_that_break_are_seen_to_be_broken() {
     let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n";
     let short = format!("{head}Content-Length: 500\r\n\r\n{{\"id\":\"r\",");
+    let text = "x".repeat(50_000);
+    let long = format!("{head}Content-Length: 100000\r\n\r\n{{\"id\":\"{text}");
     let chunk = format!("{head}Transfer-Encoding: chunked\r\n\r\nzz\r\n{{}}\r\n0\r\n\r\n");
     let event = delta("hello");
     let begun = format!("{STREAM_HEAD}{:x}\r\n{event}\r\n", event.len());
@@ -170,11 +181,13 @@ fn bodies_that_break_are_seen_to_be_broken() {
     let mut cases = Vec::new();
     for then in [Then::Close, Then::Reset] {
         let tokens = PROMPT + 10_u64.div_ceil(4);
-        cases.push(json("breaks inside its body", &short, then, Seen::CutShort, Cost::Request { tokens }));
+        cases.push(json("breaks inside its body", &short, then, Seen::Broken, Cost::Request { tokens }));
+        let tokens = PROMPT + 50_007_u64.div_ceil(4);
+        cases.push(json("breaks inside a long body", &long, then, Seen::CutShort, Cost::Request { tokens }));
         cases.push(streamed("breaks inside its stream", &begun, then, Seen::CutShort, relayed));
     }
     let chunk_cost = Cost::Request { tokens: PROMPT };
-    cases.push(json("sends a chunk size that is none", &chunk, Then::Close, Seen::CutShort, chunk_cost));
+    cases.push(json("sends a chunk size that is none", &chunk, Then::Close, Seen::Broken, chunk_cost));
     let stalls: Script = Arc::new(move |exchange| {
         exchange.send(begun.as_bytes());
         exchange.wait_for_close(Duration::from_secs(5));
