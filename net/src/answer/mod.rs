@@ -1,0 +1,161 @@
+//! What the gateway itself says: errors in the client's dialect, the 429, `/tt/v1/me`, `/v1/models`, and
+//! the headers that it adds to a success (SPEC §5, §6).
+//!
+//! Everything is appended to a reused buffer; money and counts are written as plain decimals from
+//! integers, never through a float. No message holds a credential or a backend's address.
+
+pub mod error;
+pub mod headers;
+pub mod me;
+pub mod models;
+pub mod refusal;
+
+pub use error::{Failure, write_failure};
+pub use headers::{write_alert, write_rate_headers};
+pub use me::write_me;
+pub use models::write_models;
+pub use refusal::write_refusal;
+
+use crate::endpoint::Dialect;
+use crate::http1::Version;
+use crate::http1::write::{write_connection, write_header, write_length, write_status};
+use std::fmt::{self, Write};
+
+/// What every answer needs to know of its request.
+#[derive(Clone, Copy, Debug)]
+pub struct To<'a> {
+    /// The dialect to word errors in; see [`Dialect::of_path`].
+    pub dialect: Dialect,
+    /// This request's id, for `x-request-id`.
+    pub request_id: &'a str,
+    /// The client's version.
+    pub version: Version,
+    /// Whether the connection stays open afterwards.
+    pub keep_alive: bool,
+    /// The request was a HEAD: the head says what a GET would get, and no body follows.
+    pub head_only: bool,
+}
+
+/// Append a JSON answer: `extra` writes header lines, `body` the document.
+///
+/// The document is written first and then turned behind the head, because its length stands in the head.
+fn write_json(
+    out: &mut Vec<u8>,
+    to: &To<'_>,
+    status: u16,
+    extra: impl FnOnce(&mut Vec<u8>),
+    body: impl FnOnce(&mut Vec<u8>),
+) {
+    let from = out.len();
+    body(out);
+    let body_bytes = out.len() - from;
+    write_status(out, status, reason(status).as_bytes());
+    write_header(out, "Content-Type", b"application/json");
+    write_header(out, "x-request-id", to.request_id.as_bytes());
+    if to.dialect == Dialect::Anthropic {
+        write_header(out, "request-id", to.request_id.as_bytes());
+    }
+    extra(out);
+    write_length(out, body_bytes as u64);
+    write_connection(out, to.version, to.keep_alive);
+    out.extend_from_slice(b"\r\n");
+    out[from..].rotate_left(body_bytes);
+    if to.head_only {
+        out.truncate(out.len() - body_bytes);
+    }
+}
+
+/// Append a small JSON answer of the gateway itself, such as that of `/tt/v1/healthz`.
+pub fn write_document(out: &mut Vec<u8>, to: &To<'_>, status: u16, document: &str) {
+    write_json(out, to, status, |_| {}, |out| out.extend_from_slice(document.as_bytes()));
+}
+
+/// The reason phrase of a status that this gateway gives.
+fn reason(status: u16) -> &'static str {
+    match status {
+        200 => "OK",
+        400 => "Bad Request",
+        401 => "Unauthorized",
+        403 => "Forbidden",
+        404 => "Not Found",
+        405 => "Method Not Allowed",
+        408 => "Request Timeout",
+        413 => "Content Too Large",
+        417 => "Expectation Failed",
+        429 => "Too Many Requests",
+        431 => "Request Header Fields Too Large",
+        501 => "Not Implemented",
+        502 => "Bad Gateway",
+        503 => "Service Unavailable",
+        504 => "Gateway Timeout",
+        505 => "HTTP Version Not Supported",
+        _ => "Error",
+    }
+}
+
+/// Formats into the inside of a JSON string.
+struct Escaped<'a>(&'a mut Vec<u8>);
+
+impl Write for Escaped<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let from = self.0.len();
+        crate::json::rewrite::write_string(self.0, text);
+        self.0.remove(from);
+        self.0.pop();
+        Ok(())
+    }
+}
+
+/// Append `"..."` with anything displayable inside, escaped.
+fn write_text(out: &mut Vec<u8>, text: impl fmt::Display) {
+    out.push(b'"');
+    let _ = write!(Escaped(out), "{text}");
+    out.push(b'"');
+}
+
+/// Append `"name":"text"`, with a comma in front unless it begins an object.
+fn write_member(out: &mut Vec<u8>, name: &str, text: impl fmt::Display) {
+    write_name(out, name);
+    write_text(out, text);
+}
+
+/// Append `"name":raw`: numbers, booleans and null.
+fn write_raw(out: &mut Vec<u8>, name: &str, raw: impl fmt::Display) {
+    write_name(out, name);
+    let _ = write!(Raw(out), "{raw}");
+}
+
+fn write_name(out: &mut Vec<u8>, name: &str) {
+    if !matches!(out.last(), Some(b'{' | b'[')) {
+        out.push(b',');
+    }
+    out.push(b'"');
+    out.extend_from_slice(name.as_bytes());
+    out.extend_from_slice(b"\":");
+}
+
+/// Formats bytes as they are.
+struct Raw<'a>(&'a mut Vec<u8>);
+
+impl Write for Raw<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.0.extend_from_slice(text.as_bytes());
+        Ok(())
+    }
+}
+
+/// Append `"name":"2026-09-01T00:00:00Z"`, or null.
+fn write_time(out: &mut Vec<u8>, name: &str, at: Option<jiff::Timestamp>) {
+    match at {
+        Some(at) => write_member(out, name, whole_seconds(at)),
+        None => write_raw(out, name, "null"),
+    }
+}
+
+/// RFC 3339 in UTC, whole seconds.
+fn whole_seconds(at: jiff::Timestamp) -> jiff::Timestamp {
+    jiff::Timestamp::from_second(at.as_second()).unwrap_or(at)
+}
+
+#[cfg(test)]
+mod tests;
