@@ -13,12 +13,15 @@ pub mod bounds;
 pub mod calendar;
 pub mod cells;
 pub mod counter_identity;
+pub mod dims;
 pub mod explain;
 pub mod gates;
 pub mod glob;
 pub mod identity;
+pub mod limit_types;
 pub mod limits;
 pub mod money;
+pub mod posture;
 pub mod prices;
 pub mod resolve;
 pub mod routing;
@@ -30,6 +33,7 @@ pub mod time;
 pub mod units;
 pub mod usage;
 pub mod verdict;
+pub mod window;
 
 pub use calendar::{CalendarPeriod, CalendarWindow, WindowIndex, window_at};
 pub use cells::{Admission, CellTable, Counted, GateOnePlan, GateOneVerdict};
@@ -42,8 +46,8 @@ pub use gates::{
 pub use glob::{BadPattern, Glob};
 pub use identity::{Key, KeyRing, Kid, Scopes};
 pub use limits::{
-    Admit, Algorithm, Attach, Class, Dims, Enforce, Fail, Gate, Limit, LimitId, LimitType, Match, Mode,
-    OverridePolicy, Posture, Window, Zone,
+    Admit, Algorithm, Attach, Class, DIM_NAMES, Dims, Enforce, Fail, Figure, Gate, Limit, LimitId, LimitType,
+    Match, Mode, OverridePolicy, Posture, Window, Zone,
 };
 pub use money::{MoneyError, PicoUsd, TokenPrice};
 pub use prices::{ModelPrice, PriceBook};

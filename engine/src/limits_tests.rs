@@ -1,6 +1,8 @@
 //! The table of limit types, postures, dims, and the shapes that resolve to nothing.
 
 use super::*;
+use crate::calendar::CalendarPeriod;
+use crate::time::Span;
 
 fn limit(kind: LimitType, attach: Attach, matches: Match) -> Limit {
     let window = match kind {
