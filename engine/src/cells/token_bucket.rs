@@ -1,27 +1,27 @@
 //! `rpm` under `token_bucket`: GCRA with a capacity of `amount`, as one word (SPEC §4.2).
 //!
 //! Kept as a meter that fills by one for each admission and drains by `amount` a period: what GCRA says, read from the
-//! other side. The word is `tick (28 bits) | level (36)`: a tick is 1/1024 of the period, the level counts 1/1024 of
-//! a request, so a tick drains exactly `amount` and no division is ever rounded. The tick only tells *elapsed* time, so
-//! 28 bits are enough (72 hours at a period of one second); after an idle time of exactly a multiple of that, the meter
-//! drains as if it had been full of what it last held, which is late by a period and never early.
+//! other side. It reads a clock that ticks 16384 times a period (3.7 ms of a minute); on that clock it is exact: the level
+//! counts 1/16384 of a request, so a tick drains exactly `amount` units and no division is ever rounded. The word is
+//! `tick (26 bits) | level (38)`. The tick wraps after 4096 periods, so a longer silence is told by `head`, which does not.
 //!
 //! Rejected: GCRA's own word, the theoretical arrival time. It is a *time*, so an edit of the amount would turn one
 //! request used of 1 into ten used of 10; here the level is in requests and an edit keeps the usage. A lock around
 //! level and time: a core that is put to sleep would stop the others.
 //!
-//! Invariants: level <= amount x 1024 after any admission under that amount. Amounts above 2^25 count as 2^25.
+//! Invariants: level <= amount x 16384 after any admission under that amount. An edited amount drains from the last
+//! admission on. Amounts above 2^23 a period count as 2^23.
 
 use crate::cells::ring::{Level, OverAmount};
 use crate::sync::{AtomicU64, Ordering};
 
 /// Ticks a period, and level units a request.
-const PARTS: u64 = 1024;
-const LEVEL_BITS: u32 = 36;
+const PARTS: u64 = 1 << 14;
+const LEVEL_BITS: u32 = 38;
 const LEVEL_MASK: u64 = (1 << LEVEL_BITS) - 1;
 const TICK_MASK: u64 = (1 << (64 - LEVEL_BITS)) - 1;
 /// The level has room for twice as many requests as this.
-const LARGEST_AMOUNT: u64 = 1 << 25;
+const LARGEST_AMOUNT: u64 = 1 << 23;
 
 /// What an admission needs to be given back: when it came, and how full the bucket was just after it.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
@@ -42,7 +42,7 @@ pub struct TokenBucket {
 }
 
 impl TokenBucket {
-    /// A bucket that drains `amount` each `period` nanoseconds, rounded up to 1024 whole ticks.
+    /// A bucket that drains `amount` each `period` nanoseconds, rounded up to whole ticks.
     pub fn new(period: u64) -> TokenBucket {
         TokenBucket { head: AtomicU64::new(0), word: AtomicU64::new(0), tick: period.div_ceil(PARTS).max(1) }
     }
@@ -98,29 +98,40 @@ impl TokenBucket {
 
     fn look(&self, now: u64, amount: u64) -> (u64, u64) {
         let word = self.word.load(Ordering::Acquire);
-        let tick = (now / self.tick).max(self.head.load(Ordering::Acquire));
-        (tick, drained(word, tick, amount))
+        let head = self.head.load(Ordering::Acquire);
+        let tick = (now / self.tick).max(head);
+        (tick, drained(word, head, tick, amount))
     }
 
     fn change(&self, now: u64, amount: u64, next: impl Fn(u64) -> Option<u64>) -> Option<Drip> {
         let own = now / self.tick;
-        self.head.fetch_max(own, Ordering::AcqRel);
+        let mut near = self.head.load(Ordering::Acquire);
+        if own > near {
+            near = self.head.fetch_max(own, Ordering::AcqRel);
+        }
         let mut word = self.word.load(Ordering::Acquire);
         loop {
             // Read after the word: whoever wrote the word had published its tick before, so `tick` is not behind it.
             let tick = self.head.load(Ordering::Acquire);
-            let level = next(drained(word, tick, amount))?;
+            let level = next(drained(word, near, tick, amount))?;
             let wanted = ((tick & TICK_MASK) << LEVEL_BITS) | level;
             match self.word.compare_exchange_weak(word, wanted, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => return Some(Drip { tick, level, amount }),
-                Err(other) => word = other,
+                Err(other) => {
+                    word = other;
+                    near = self.head.load(Ordering::Acquire);
+                }
             }
         }
     }
 }
 
-/// The level of `word` at `tick`, which is not before it.
-fn drained(word: u64, tick: u64, amount: u64) -> u64 {
-    let elapsed = (tick & TICK_MASK).wrapping_sub(word >> LEVEL_BITS) & TICK_MASK;
+/// The level of `word` at `tick`. The word was written within 2048 periods before or after the tick `near`, and not
+/// after `tick`.
+fn drained(word: u64, near: u64, tick: u64, amount: u64) -> u64 {
+    // Ticks from `near` to the word: negative if the word is older, as it is but for a race.
+    let gap = (word >> LEVEL_BITS).wrapping_sub(near) & TICK_MASK;
+    let written = if gap <= TICK_MASK / 2 { near + gap } else { near.saturating_sub(TICK_MASK + 1 - gap) };
+    let elapsed = tick.saturating_sub(written);
     (word & LEVEL_MASK).saturating_sub(elapsed.saturating_mul(amount))
 }
