@@ -7,11 +7,11 @@
 
 use std::rc::Rc;
 
+use engine::ModelPrice;
+use engine::Tokens;
+use engine::Usage;
 use engine::cells::{Admission, Counted};
 use engine::gates::{Reservation, Settlement};
-use engine::prices::ModelPrice;
-use engine::units::Tokens;
-use engine::usage::Usage;
 
 use crate::core::Core;
 
@@ -82,7 +82,8 @@ impl Charge {
         self.end(ending);
     }
 
-    fn end(&mut self, ending: Ending) {
+    /// As [`Charge::close`], for an owner that cannot give the charge away. A second time it does nothing.
+    pub fn end(&mut self, ending: Ending) {
         let (Some(admission), Some(reservation)) = (self.admission.take(), self.reservation.take()) else {
             return;
         };
@@ -103,7 +104,7 @@ impl Charge {
             Ending::BackendError => Some(Default::default()),
             _ => self.price.as_ref().map(|price| price.cost(&usage)),
         };
-        let settlement = Settlement { tokens: usage.total(), money, estimated };
+        let settlement = Settlement { tokens: usage.tokens(), money, estimated };
         self.core.tell(reservation.settle(settlement));
         admission.finish(Counted::Kept);
     }

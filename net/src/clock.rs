@@ -6,7 +6,7 @@
 
 use std::time::Instant;
 
-use engine::time::{Monotonic, Now};
+use engine::{Monotonic, Now};
 use jiff::Timestamp;
 
 /// The process' own start, shared by all cores so that their readings compare.

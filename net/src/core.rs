@@ -9,18 +9,19 @@ use std::future::poll_fn;
 use std::os::fd::RawFd;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
 use std::task::{Poll, Waker};
+use std::time::Duration;
 
 use arc_swap::{ArcSwap, Cache};
+use engine::CoreId;
+use engine::KeyRing;
 use engine::cells::CellTable;
-use engine::counter_identity::CoreId;
 use engine::gates::{Answer, Ask, Conjunction, Estimate, GateTwoPlan, Reservation, ReservationId, Step};
-use engine::identity::KeyRing;
 use engine::shard::{CounterMark, Shard};
-use engine::time::{Now, Span};
 use engine::verdict::{Reading, Refusal};
+use engine::{Now, Span};
 
 use crate::bounds::{EXCHANGE_BOUND, HOLD_MARGIN, UPKEEP_PERIOD};
 use crate::clock::Clock;
@@ -44,6 +45,8 @@ pub struct Shared {
     pub clock: Clock,
     /// Set once, when the process begins to stop.
     pub draining: AtomicBool,
+    /// Cores that may still ask others something.
+    pub at_work: AtomicUsize,
 }
 
 /// How gate 2 ends.
@@ -270,15 +273,28 @@ impl Core {
         });
     }
 
-    /// Serves the mesh while the core has nothing else to do.
-    pub async fn serve_mesh(self: Rc<Core>) {
-        loop {
-            self.post.arrival().await;
-            self.collect();
-            if self.is_draining() {
-                self.close_idle();
-            }
+    /// Sleeps until another core has sent something, or the process begins to stop.
+    pub async fn arrival(&self) {
+        self.post.arrival().await;
+    }
+
+    /// Waits for `span` or an arrival, whichever is first, and takes in what has come.
+    pub async fn tick(&self, span: Duration) {
+        let _ = rt::first_of(self.post.arrival(), rt::sleep(span)).await;
+        self.collect();
+    }
+
+    /// This core has nothing left to ask; it answers the others until none of them has either.
+    pub async fn leave(&self) {
+        const TICK: Duration = Duration::from_millis(1);
+        while self.post.backlog() > 0 {
+            self.tick(TICK).await;
         }
+        self.shared.at_work.fetch_sub(1, Ordering::SeqCst);
+        while self.shared.at_work.load(Ordering::SeqCst) > 0 {
+            self.tick(TICK).await;
+        }
+        self.collect();
     }
 
     /// Hands changed counters to the journal and lets overdue holds go, for as long as the core lives.
@@ -287,6 +303,7 @@ impl Core {
             rt::sleep(UPKEEP_PERIOD).await;
             self.collect();
             self.shard.borrow_mut().expire(self.now());
+            self.pool.prune();
             self.hand_over_marks();
         }
     }
@@ -332,7 +349,7 @@ impl Core {
     }
 }
 
-fn span(duration: std::time::Duration) -> Span {
+fn span(duration: Duration) -> Span {
     Span(duration.as_nanos() as u64)
 }
 

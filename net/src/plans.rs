@@ -7,15 +7,15 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::hash::{BuildHasher, Hash};
+use std::hash::Hash;
 use std::sync::Arc;
 
 use ahash::RandomState;
+use engine::Dims;
+use engine::Gate;
 use engine::cells::{CellTable, GateOnePlan};
 use engine::gates::GateTwoPlan;
-use engine::limits::Gate;
-use engine::ruleset::Dims;
-use engine::tenancy::{Chain, Level, NodeId};
+use engine::{Chain, Level, NodeId};
 
 use crate::bounds::KEPT_PLANS;
 use crate::snapshot::Snapshot;

@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
-use engine::prices::PriceBook;
-use engine::routing::{Api, ProviderId, Routes};
-use engine::ruleset::Ruleset;
-use engine::time::Monotonic;
+use engine::Monotonic;
+use engine::PriceBook;
+use engine::Ruleset;
+use engine::{Api, ProviderId, Routes};
 
 use crate::bounds::SET_ASIDE;
 
@@ -145,6 +145,13 @@ impl Target {
 /// One exchange under way on a target.
 #[derive(Debug)]
 pub struct Occupied(Arc<Target>);
+
+impl Occupied {
+    /// Which one.
+    pub fn target(&self) -> &Target {
+        &self.0
+    }
+}
 
 impl Drop for Occupied {
     fn drop(&mut self) {

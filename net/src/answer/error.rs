@@ -39,6 +39,8 @@ pub enum Failure<'a> {
     BodyTooLarge(u64),
     /// No connection to the backend, or it ended before it answered: 502. The reason, without addresses.
     BadGateway(&'a str),
+    /// The backend broke off inside its answer, before any of it was sent on: 502. The reason.
+    BrokenAnswer(&'a str),
     /// The gateway cannot serve this now: 503. The reason.
     Unavailable(&'a str),
     /// The backend did not answer in time: 504. The reason.
@@ -57,7 +59,7 @@ impl Failure<'_> {
             Failure::Method(_) => 405,
             Failure::Slow => 408,
             Failure::BodyTooLarge(_) => 413,
-            Failure::BadGateway(_) => 502,
+            Failure::BadGateway(_) | Failure::BrokenAnswer(_) => 502,
             Failure::Unavailable(_) => 503,
             Failure::GatewayTimeout(_) => 504,
         }
@@ -82,7 +84,7 @@ impl Failure<'_> {
             Failure::Method(_) => "method_not_allowed",
             Failure::Slow => "request_timeout",
             Failure::BodyTooLarge(_) => "request_too_large",
-            Failure::BadGateway(_) => "bad_gateway",
+            Failure::BadGateway(_) | Failure::BrokenAnswer(_) => "bad_gateway",
             Failure::Unavailable(_) => "unavailable",
             Failure::GatewayTimeout(_) => "gateway_timeout",
         }
@@ -152,6 +154,9 @@ impl fmt::Display for Failure<'_> {
             ),
             Failure::BadGateway(reason) => {
                 write!(f, "The model backend could not be used: {reason}. Nothing was charged; try again.")
+            }
+            Failure::BrokenAnswer(reason) => {
+                write!(f, "The model backend's answer could not be read to its end: {reason}. The request was charged.")
             }
             Failure::Unavailable(reason) => {
                 write!(f, "The gateway cannot serve this request now: {reason}. Nothing was charged; try again.")

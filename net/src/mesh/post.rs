@@ -8,7 +8,7 @@ use std::task::Poll;
 
 use crossbeam_queue::ArrayQueue;
 use crossbeam_utils::CachePadded;
-use engine::counter_identity::CoreId;
+use engine::CoreId;
 use engine::gates::{Answer, Ask};
 
 use super::sleep::Bed;
@@ -215,7 +215,7 @@ mod tests {
     #[test]
     fn a_release_is_taken_before_an_ask_that_came_first() {
         let mesh = Mesh::new(3);
-        let plan = engine::gates::GateTwoPlan::new(&engine::ruleset::Selected(Vec::new()), 3);
+        let plan = engine::gates::GateTwoPlan::new(&engine::Selected(Vec::new()), 3);
         let posts: Vec<_> = (0..3).map(|core| Post::new(mesh.clone(), CoreId(core))).collect();
         posts[0].send(CoreId(2), Parcel::Ask { ticket: Some(Ticket(1)), ask: Ask::Read { plan } });
         posts[1].send(CoreId(2), void(7));

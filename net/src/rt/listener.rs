@@ -11,7 +11,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use tracing::warn;
 
 use super::{Stream, sleep};
-use crate::bounds::{ACCEPT_BACKLOG, ACCEPT_BACK_OFF};
+use crate::bounds::{ACCEPT_BACK_OFF, ACCEPT_BACKLOG};
 
 /// Binds `count` listeners to one address and returns them with the address in force (a port of 0 is chosen by
 /// the kernel, once). An address that another process listens on is refused, which `SO_REUSEPORT` alone would

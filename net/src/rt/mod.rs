@@ -21,5 +21,5 @@ mod task;
 pub use listener::{Acceptor, bind_all};
 pub use runtime::run_core;
 pub use stream::Stream;
-pub use sys::{allowed_cpus, peer_closed, shutdown_read};
+pub use sys::{allowed_cpus, shutdown_read};
 pub use task::{Elapsed, Waited, Watch, first_of, sleep, spawn, watched, within};

@@ -18,19 +18,11 @@ use crate::snapshot::{HttpBounds, Target};
 /// Why a backend could not be reached. Nothing was sent.
 #[derive(Debug)]
 pub enum Unreachable {
-    /// The connection was refused, or the network would not carry it.
-    Refused(std::io::Error),
+    /// The connection was refused, or the network would not carry it. The kind alone: the system's own words can
+    /// hold addresses.
+    Refused(std::io::ErrorKind),
     /// No answer to the connect within `http.connect_timeout`.
     TimedOut,
-}
-
-impl std::fmt::Display for Unreachable {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Unreachable::Refused(reason) => write!(out, "the connection failed: {reason}"),
-            Unreachable::TimedOut => out.write_str("no connection within http.connect_timeout"),
-        }
-    }
 }
 
 /// A new connection to `target`.
@@ -40,7 +32,7 @@ impl std::fmt::Display for Unreachable {
 pub async fn connect(target: &Arc<Target>, http: &HttpBounds) -> Result<Connection, Unreachable> {
     match rt::within(http.connect_timeout, rt::Stream::connect(target.address)).await {
         Ok(Ok(stream)) => Ok(Connection::new(stream, target.address)),
-        Ok(Err(reason)) => Err(Unreachable::Refused(reason)),
+        Ok(Err(reason)) => Err(Unreachable::Refused(reason.kind())),
         Err(Elapsed) => Err(Unreachable::TimedOut),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use engine::time::Monotonic;
+use engine::Monotonic;
 
 use crate::snapshot::Target;
 

@@ -16,12 +16,14 @@ pub struct Connection {
     pub buffer: Vec<u8>,
     /// Whether it came from the pool, so may have died there.
     pub pooled: bool,
+    /// Part of a request was lost on it: it carries no other one.
+    pub spoilt: bool,
     address: SocketAddr,
 }
 
 impl Connection {
     pub(super) fn new(stream: Stream, address: SocketAddr) -> Connection {
-        Connection { stream, buffer: Vec::new(), pooled: false, address }
+        Connection { stream, buffer: Vec::new(), pooled: false, spoilt: false, address }
     }
 
     /// Reads once behind the unused bytes; `Ok(0)` is the end.

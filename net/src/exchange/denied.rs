@@ -1,0 +1,91 @@
+//! Why a request is answered here and not by a backend.
+
+use engine::ProviderId;
+use engine::verdict::Refusal;
+
+use crate::answer::{Failure, To, write_failure, write_refusal};
+use crate::http1::HeadError;
+use crate::json::BodyError;
+use crate::upstream::Unreachable;
+
+/// One reason. Owns what it tells, because what it was taken from may be gone when it is told.
+#[derive(Debug)]
+pub enum Denied {
+    /// The client has left; there is nobody to tell.
+    ClientGone,
+    /// A gate refused.
+    Capped(Refusal),
+    /// The head is refused.
+    BadHead(HeadError),
+    /// It did not come in time.
+    HeadTimedOut,
+    /// The body's framing is broken.
+    BadFraming(&'static str),
+    /// The body is refused.
+    BadBody(BodyError),
+    /// The body is larger than so many bytes.
+    BodyTooLarge(u64),
+    /// Two different credentials.
+    TwoCredentials,
+    /// None where one is needed.
+    KeyMissing,
+    /// Unknown, revoked, expired or garbled.
+    KeyInvalid,
+    /// The key's scope leaves out a model, a provider or an endpoint of this name.
+    OutOfScope(&'static str, String),
+    /// No route takes this model.
+    ModelNotFound(String),
+    /// No endpoint has this path.
+    UnknownEndpoint(String),
+    /// Only these methods are served on the path.
+    MethodNotAllowed(&'static str),
+    /// A provider has no base URL left to try.
+    NoBackend(ProviderId),
+    /// No connection.
+    Unreachable(ProviderId, Unreachable),
+    /// The backend ended the connection, or sent what is no HTTP, before it had answered.
+    BackendFailed(String),
+    /// The backend broke off inside its answer, of which nothing had been sent on.
+    AnswerBroken(&'static str),
+    /// The backend let a time-out pass.
+    BackendSilent(&'static str),
+}
+
+impl Denied {
+    /// Appends the answer.
+    pub fn write(&self, out: &mut Vec<u8>, to: &To<'_>) {
+        let silent;
+        let failure = match self {
+            Denied::ClientGone => return,
+            Denied::Capped(refusal) => return write_refusal(out, to, refusal),
+            Denied::BadHead(error) => Failure::Head(*error),
+            Denied::HeadTimedOut => Failure::Slow,
+            Denied::BadFraming(reason) => Failure::Framing(reason),
+            Denied::BadBody(error) => Failure::Body(error),
+            Denied::BodyTooLarge(bound) => Failure::BodyTooLarge(*bound),
+            Denied::TwoCredentials => Failure::ConflictingCredentials,
+            Denied::KeyMissing => Failure::NoCredential,
+            Denied::KeyInvalid => Failure::InvalidKey,
+            Denied::OutOfScope(what, name) => Failure::ScopeDenied(what, name),
+            Denied::ModelNotFound(model) => Failure::ModelNotFound(model),
+            Denied::UnknownEndpoint(path) => Failure::UnknownEndpoint(path),
+            Denied::MethodNotAllowed(allowed) => Failure::Method(allowed),
+            Denied::NoBackend(provider) => {
+                silent = format!("the provider `{provider}` has no base URL to try");
+                Failure::Unavailable(&silent)
+            }
+            Denied::Unreachable(provider, Unreachable::TimedOut) => {
+                silent = format!("the provider `{provider}` took no connection within http.connect_timeout");
+                Failure::GatewayTimeout(&silent)
+            }
+            Denied::Unreachable(provider, Unreachable::Refused(kind)) => {
+                silent = format!("no connection to the provider `{provider}`: {kind}");
+                Failure::BadGateway(&silent)
+            }
+            Denied::BackendFailed(reason) => Failure::BadGateway(reason),
+            Denied::AnswerBroken(reason) => Failure::BrokenAnswer(reason),
+            Denied::BackendSilent(reason) => Failure::GatewayTimeout(reason),
+        };
+        write_failure(out, to, &failure);
+    }
+}

@@ -1,0 +1,298 @@
+//! To the backend and back.
+
+use std::sync::Arc;
+
+use engine::Api;
+
+use super::{Denied, Exchange, Routed};
+use crate::answer;
+use crate::bounds::{INTERIM_ANSWERS, ONE_WRITE, READ_ROOM};
+use crate::charge::{Charge, Ending};
+use crate::connection::Next;
+use crate::http1::write::{
+    AcceptEncoding, ClientFraming, ProviderCredential, RelayedHead, UpstreamRequest, write_request,
+    write_response,
+};
+use crate::http1::{HeadBounds, HeadProgress, HeadSearch, ResponseHead, Role};
+use crate::json::{self, Asked};
+use crate::relay::{Relay, Relayed};
+use crate::rt::{Elapsed, Waited, Watch, watched, within};
+use crate::snapshot::{HttpBounds, Occupied, Target};
+use crate::upstream::{self, Connection, Unreachable};
+use crate::usage::Tap;
+
+/// How waiting for the backend's final head ended.
+enum Answered {
+    Head(ResponseHead),
+    ClientGone,
+    /// Nothing that could be called an answer came: nothing is consumed.
+    Undelivered(Denied),
+}
+
+impl Exchange<'_> {
+    /// Sends the request to its backend and relays what comes back. The charge ends in here, in every case.
+    pub(super) async fn forward(
+        &mut self,
+        routed: &Routed<'_>,
+        body: Vec<u8>,
+        mut charge: Charge,
+    ) -> Result<Next, Denied> {
+        let asks_usage = routed.facts.stream
+            && routed.endpoint.has_stream_options()
+            && routed.facts.include_usage == Asked::No;
+        let rewritten = json::rewrite(&body, &routed.facts, routed.route.served_model.as_deref(), asks_usage);
+        let body = rewritten.unwrap_or(body);
+        let (mut connection, occupied, body) = self.send(routed, body).await?;
+        charge.sent();
+        self.client.reuse(body);
+        let head = match self.response_head(&mut connection).await {
+            Answered::Head(head) => head,
+            Answered::ClientGone => {
+                charge.close(Ending::Unreported { relayed_bytes: 0 });
+                return Ok(Next::Close);
+            }
+            Answered::Undelivered(denied) => {
+                charge.close(Ending::Undelivered);
+                return Err(denied);
+            }
+        };
+        occupied.target().is_well();
+        self.relay(routed, connection, head, charge, asks_usage).await
+    }
+
+    async fn relay(
+        &mut self,
+        routed: &Routed<'_>,
+        mut connection: Connection,
+        head: ResponseHead,
+        charge: Charge,
+        asked_usage: bool,
+    ) -> Result<Next, Denied> {
+        let tap = Tap::of_response(routed.endpoint.dialect(), &head, asked_usage);
+        let version = self.client.head.version();
+        let framing = ClientFraming::choose(version, head.body(), tap.withholds());
+        let keep = self.keeps_alive() && framing != ClientFraming::UntilClose;
+        let success = (200..300).contains(&head.status());
+        let mut extra = Vec::new();
+        let replaces = match success {
+            true => self.success_headers(&mut extra, routed, &charge),
+            false => None,
+        };
+        write_response(
+            &mut self.client.out,
+            &RelayedHead {
+                head: &head,
+                framing,
+                version,
+                keep_alive: keep,
+                request_id: self.id.as_str(),
+                extra: &extra,
+                replaces,
+            },
+        );
+        let relay = Relay {
+            client: self.client,
+            upstream: &mut connection,
+            tap,
+            framing,
+            charge,
+            success,
+            http: self.http,
+            passed: Vec::new(),
+        };
+        match relay.run(head.body()).await {
+            Relayed::Complete { reusable } => {
+                if reusable && head.keep_alive() && !connection.spoilt {
+                    self.core.pool.keep(connection);
+                }
+                Ok(if keep { Next::Keep } else { Next::Close })
+            }
+            Relayed::ClientGone | Relayed::BrokenOff => Ok(Next::Close),
+            Relayed::BrokenBeforeAnything(reason) => Err(Denied::AnswerBroken(reason)),
+        }
+    }
+
+    /// The alerts, and the room left under the tightest rates.
+    fn success_headers(&self, extra: &mut Vec<u8>, routed: &Routed<'_>, charge: &Charge) -> Option<Role> {
+        let now = self.core.now();
+        let (admission, reservation) = (charge.admission()?, charge.reservation()?);
+        for limit_id in admission.alerts().chain(reservation.alerts()) {
+            answer::write_alert(extra, limit_id.as_str());
+        }
+        let (requests, tokens) = (admission.requests_left(now), reservation.tokens_left());
+        answer::write_rate_headers(extra, routed.endpoint.dialect(), requests, tokens, now.wall)
+    }
+
+    /// Writes the request to the first target that takes it. Gives the body's buffer back.
+    async fn send(
+        &self,
+        routed: &Routed<'_>,
+        mut body: Vec<u8>,
+    ) -> Result<(Connection, Occupied, Vec<u8>), Denied> {
+        let backend = routed.backend;
+        let mut tried = Vec::new();
+        let mut failure = None;
+        loop {
+            let now = self.core.now().monotonic;
+            let turn = self.core.next_number() as usize;
+            let Some(target) = upstream::pick(&backend.targets, &tried, now, turn) else {
+                return Err(failure.unwrap_or_else(|| Denied::NoBackend(backend.id.clone())));
+            };
+            let occupied = target.occupy();
+            loop {
+                let mut connection = match self.connection(&target).await {
+                    Ok(connection) => connection,
+                    Err(unreachable) => {
+                        target.set_aside(now);
+                        failure = Some(Denied::Unreachable(backend.id.clone(), unreachable));
+                        break;
+                    }
+                };
+                let head = self.request_head(routed, &target, body.len());
+                let (sent, returned) = write(&mut connection, head, body, &self.http).await;
+                body = returned;
+                match sent {
+                    Sent::All => return Ok((connection, occupied, body)),
+                    // It died in the pool; another connection to the same target is as good as this one was.
+                    Sent::Nothing if connection.pooled => {}
+                    // The backend may have answered before it had read everything: its answer is still read.
+                    Sent::Nothing | Sent::Part => {
+                        connection.spoilt = true;
+                        return Ok((connection, occupied, body));
+                    }
+                    Sent::Stalled => {
+                        return Err(Denied::BackendSilent("the backend did not take the request in time"));
+                    }
+                }
+            }
+            tried.push(target);
+        }
+    }
+
+    async fn connection(&self, target: &Arc<Target>) -> Result<Connection, Unreachable> {
+        match self.core.pool.take(target.address) {
+            Some(pooled) => Ok(pooled),
+            None => upstream::connect(target, &self.http).await,
+        }
+    }
+
+    fn request_head(&self, routed: &Routed<'_>, target: &Target, body_bytes: usize) -> Vec<u8> {
+        let secret = routed.backend.credential.as_ref().map(|secret| secret.0.as_str());
+        let credential = match (secret, routed.backend.api) {
+            (None, _) => ProviderCredential::Absent,
+            (Some(key), Api::Anthropic) => ProviderCredential::XApiKey(key),
+            (Some(key), Api::OpenAi | Api::Ollama) => ProviderCredential::Bearer(key),
+        };
+        let mut out = Vec::with_capacity(1024);
+        write_request(
+            &mut out,
+            &UpstreamRequest {
+                head: &self.client.head,
+                host: &target.host,
+                prefix: &target.prefix,
+                credential,
+                accept_encoding: AcceptEncoding::Identity,
+                body_bytes: Some(body_bytes as u64),
+            },
+        );
+        out
+    }
+
+    /// Waits for the head of the final answer, skipping interim ones.
+    async fn response_head(&mut self, connection: &mut Connection) -> Answered {
+        let bounds = HeadBounds { max_bytes: self.http.max_head };
+        let (mut head, mut search) = (ResponseHead::default(), HeadSearch::default());
+        let mut interim = 0;
+        loop {
+            match head.parse(&connection.buffer, &bounds, &mut search, false) {
+                HeadProgress::Complete { consumed, .. } => {
+                    connection.buffer.drain(..consumed);
+                    if !head.is_interim() {
+                        break;
+                    }
+                    interim += 1;
+                    if interim > INTERIM_ANSWERS {
+                        return failed("the backend sent one interim answer after another");
+                    }
+                    continue;
+                }
+                HeadProgress::Bad(error) => {
+                    return failed(&format!("the backend sent what is no HTTP answer: {}", error.reason));
+                }
+                HeadProgress::Partial => {}
+            }
+            let watch = Watch { bound: self.http.first_byte_timeout };
+            match watched(connection.read(READ_ROOM), &self.client.stream, watch).await {
+                Waited::Ready(Ok(count)) if count > 0 => {}
+                Waited::Ready(_) => {
+                    return failed("the backend closed before it answered");
+                }
+                Waited::TimedOut => {
+                    return undelivered(Denied::BackendSilent(
+                        "the backend did not answer within http.first_byte_timeout",
+                    ));
+                }
+                Waited::ClientGone => return Answered::ClientGone,
+            }
+        }
+        if head.status() == 101 {
+            return failed("the backend switched protocols, which nobody asked for");
+        }
+        Answered::Head(head)
+    }
+}
+
+fn undelivered(denied: Denied) -> Answered {
+    Answered::Undelivered(denied)
+}
+
+fn failed(reason: &str) -> Answered {
+    undelivered(Denied::BackendFailed(reason.to_owned()))
+}
+
+/// How far a request got.
+enum Sent {
+    All,
+    /// The kernel took no byte of it: it may be sent again.
+    Nothing,
+    /// Part of it is out: it may not.
+    Part,
+    Stalled,
+}
+
+/// Writes head and body, in one call when they are small. Gives the body back.
+async fn write(
+    connection: &mut Connection,
+    mut head: Vec<u8>,
+    body: Vec<u8>,
+    http: &HttpBounds,
+) -> (Sent, Vec<u8>) {
+    let together = head.len() + body.len() <= ONE_WRITE;
+    if together {
+        head.extend_from_slice(&body);
+    }
+    let whole = head.len();
+    let Ok((first, head)) = within(http.between_bytes_timeout, connection.stream.write_once(head)).await
+    else {
+        return (Sent::Stalled, body);
+    };
+    let mut sent = match first {
+        Err(_) => return (Sent::Nothing, body),
+        Ok(count) if count < whole => match connection.stream.write_rest(head, count).await.0 {
+            Ok(_) => Sent::All,
+            Err(_) => Sent::Part,
+        },
+        Ok(_) => Sent::All,
+    };
+    if together || body.is_empty() || !matches!(sent, Sent::All) {
+        return (sent, body);
+    }
+    match within(http.between_bytes_timeout, connection.stream.write_all(body)).await {
+        Ok((Ok(_), body)) => (sent, body),
+        Ok((Err(_), body)) => {
+            sent = Sent::Part;
+            (sent, body)
+        }
+        Err(Elapsed) => (Sent::Stalled, Vec::new()),
+    }
+}

@@ -1,0 +1,257 @@
+//! One request, from its head to its charge: the order of the rooms, and nothing of what they decide.
+//!
+//! ```text
+//! head -> credential -> endpoint -> gate 1 -> body -> facts -> route, scopes -> gate 2 -> backend -> relay
+//! ```
+//!
+//! Every step either hands something on or ends the exchange with a [`Denied`], which is answered in one place. What
+//! was taken until then is given back by the drop of what the steps returned: a permit, a reservation, a charge.
+
+mod denied;
+mod forward;
+mod local;
+mod request_id;
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+pub use denied::Denied;
+use engine::cells::{Admission, GateOneVerdict};
+use engine::gates::Estimate;
+use engine::{Chain, Dims, Key, Now, Route};
+
+use crate::answer::To;
+use crate::charge::Charge;
+use crate::connection::{BodyRead, Client, Next};
+use crate::core::{Core, GateTwoVerdict};
+use crate::endpoint::{Dialect, Endpoint, classify};
+use crate::http1::{BodyFraming, Version};
+use crate::identity::{self, Credential};
+use crate::json::{self, BodyFacts};
+use crate::plans::Armed;
+use crate::snapshot::{Backend, HttpBounds};
+use request_id::RequestId;
+use tracing::debug;
+
+/// Takes the request whose head [`Client`] holds to its end.
+pub async fn run(core: &Rc<Core>, client: &mut Client) -> Next {
+    let armed = core.armed();
+    let mut exchange = Exchange {
+        http: armed.snapshot.http,
+        id: RequestId::new(core.next_number()),
+        body_unread: client.head.body() != BodyFraming::None,
+        core,
+        client,
+        armed,
+    };
+    match exchange.governed().await {
+        Ok(next) => next,
+        Err(denied) => exchange.deny(denied).await,
+    }
+}
+
+/// Answers what is no request at all. The connection cannot be used afterwards: where the next message would begin
+/// is not known.
+pub async fn answer_headless(core: &Rc<Core>, client: &mut Client, denied: Denied) -> Next {
+    let http = core.armed().snapshot.http;
+    let id = RequestId::new(core.next_number());
+    let to = To {
+        dialect: Dialect::OpenAi,
+        request_id: id.as_str(),
+        version: Version::Http11,
+        keep_alive: false,
+        head_only: false,
+    };
+    denied.write(&mut client.out, &to);
+    match client.send(&http).await {
+        true => Next::Linger,
+        false => Next::Close,
+    }
+}
+
+/// One request under way.
+struct Exchange<'a> {
+    core: &'a Rc<Core>,
+    client: &'a mut Client,
+    armed: Rc<Armed>,
+    http: HttpBounds,
+    id: RequestId,
+    body_unread: bool,
+}
+
+/// A request that every check but gate 2 has passed.
+struct Routed<'a> {
+    endpoint: Endpoint,
+    facts: BodyFacts,
+    route: &'a Route,
+    backend: &'a Backend,
+}
+
+impl Exchange<'_> {
+    async fn governed(&mut self) -> Result<Next, Denied> {
+        if let Some(answered) = self.health().await {
+            return Ok(answered);
+        }
+        let now = self.core.now();
+        let key = self.authenticate(now)?;
+        if let Some(answered) = self.own_pages(key.as_deref()).await? {
+            return Ok(answered);
+        }
+        let endpoint = self.endpoint(key.as_deref())?;
+        let anonymous = Chain::anonymous();
+        let chain = key.as_deref().map_or(&anonymous, |key| &key.chain);
+        let admission = self.gate_one(chain, endpoint)?;
+        let body = self.body().await?;
+        let facts = json::read_body(&body, endpoint).map_err(Denied::BadBody)?;
+        let armed = self.armed.clone();
+        let routed = route(&armed, key.as_deref(), endpoint, facts, &body)?;
+        let charge = self.gate_two(chain, &routed, &body, admission).await?;
+        self.forward(&routed, body, charge).await
+    }
+
+    fn authenticate(&self, now: Now) -> Result<Option<Arc<Key>>, Denied> {
+        match Credential::of(&self.client.head) {
+            Credential::Absent if self.armed.snapshot.require_key => Err(Denied::KeyMissing),
+            Credential::Absent => Ok(None),
+            Credential::Conflicting => Err(Denied::TwoCredentials),
+            Credential::Presented(presented) => self
+                .core
+                .with_keys(|keys| identity::verify(keys, presented, now.wall))
+                .map(Some)
+                .ok_or(Denied::KeyInvalid),
+        }
+    }
+
+    fn endpoint(&self, key: Option<&Key>) -> Result<Endpoint, Denied> {
+        let path = self.client.head.path();
+        let endpoint = classify(path).ok_or_else(|| Denied::UnknownEndpoint(path.to_owned()))?;
+        if self.client.head.method() != b"POST" {
+            return Err(Denied::MethodNotAllowed("POST"));
+        }
+        if key.is_some_and(|key| !key.scopes.allows_endpoint(endpoint.path())) {
+            return Err(Denied::OutOfScope("endpoint", path.to_owned()));
+        }
+        Ok(endpoint)
+    }
+
+    /// Gate 1 judges at this very instant: see [`crate::clock`].
+    fn gate_one(&self, chain: &Chain, endpoint: Endpoint) -> Result<Admission, Denied> {
+        match self.armed.gate_one(chain, endpoint.path()).admit(self.core.now()) {
+            GateOneVerdict::Admitted(admission) => Ok(admission),
+            GateOneVerdict::Refused(refusal) => Err(Denied::Capped(refusal)),
+        }
+    }
+
+    async fn body(&mut self) -> Result<Vec<u8>, Denied> {
+        if self.body_unread && self.client.head.expects_continue() && !self.client.has_input() {
+            self.client.out.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
+            if !self.client.send(&self.http).await {
+                return Err(Denied::ClientGone);
+            }
+        }
+        match self.client.read_body(&self.http).await {
+            BodyRead::Body(body) => {
+                self.body_unread = false;
+                Ok(body)
+            }
+            BodyRead::TooLarge => Err(Denied::BodyTooLarge(self.http.max_body)),
+            BodyRead::Bad(reason) => Err(Denied::BadFraming(reason)),
+            BodyRead::Gone => Err(Denied::ClientGone),
+        }
+    }
+
+    async fn gate_two(
+        &self,
+        chain: &Chain,
+        routed: &Routed<'_>,
+        body: &[u8],
+        admission: Admission,
+    ) -> Result<Charge, Denied> {
+        let model = routed.facts.model(body);
+        let price = self.armed.snapshot.prices.find(routed.route.served(model));
+        let tokens = json::estimate(&routed.facts, routed.route.output_hold, None);
+        let estimate = Estimate {
+            tokens: tokens.input.saturating_add(tokens.output),
+            money: price.map(|price| price.estimate(tokens.input, tokens.output)),
+        };
+        let dims = Dims { model, provider: routed.backend.id.as_str(), endpoint: routed.endpoint.path() };
+        let plan = self.armed.gate_two(chain, &dims);
+        match self.core.reserve(&plan, estimate).await {
+            GateTwoVerdict::Admitted(reservation) => {
+                Ok(Charge::new(self.core.clone(), admission, reservation, price.copied(), tokens.input))
+            }
+            GateTwoVerdict::Refused(refusal) => Err(Denied::Capped(refusal)),
+        }
+    }
+
+    /// Whether the connection outlives this exchange, as far as the client and the process want it to.
+    fn keeps_alive(&self) -> bool {
+        self.client.head.keep_alive() && !self.core.is_draining()
+    }
+
+    /// Writes the answer to a denied request and says what becomes of the connection.
+    async fn deny(&mut self, denied: Denied) -> Next {
+        match &denied {
+            Denied::ClientGone => return Next::Close,
+            Denied::Capped(refusal) => debug!(request = self.id.as_str(), %refusal, "capped"),
+            _ => {}
+        }
+        let framing_holds = !matches!(denied, Denied::BadFraming(_));
+        let skippable = !self.body_unread || self.client.can_skip_body();
+        let keep = self.keeps_alive() && framing_holds && skippable;
+        self.write_answer(keep, |out, to| denied.write(out, to));
+        self.answered(keep).await
+    }
+
+    /// Appends an answer of the gateway's own.
+    fn write_answer(&mut self, keep_alive: bool, write: impl FnOnce(&mut Vec<u8>, &To<'_>)) {
+        let head = &self.client.head;
+        let to = To {
+            dialect: Dialect::of_path(head.path()),
+            request_id: self.id.as_str(),
+            version: head.version(),
+            keep_alive,
+            head_only: head.method() == b"HEAD",
+        };
+        write(&mut self.client.out, &to);
+    }
+
+    /// Sends an answer of the gateway's own.
+    async fn answered(&mut self, keep: bool) -> Next {
+        if !self.client.send(&self.http).await {
+            return Next::Close;
+        }
+        match (self.body_unread, keep) {
+            (false, true) => Next::Keep,
+            (false, false) => Next::Close,
+            (true, true) => self.client.skip_body(&self.http).await,
+            (true, false) => Next::Linger,
+        }
+    }
+}
+
+/// Which backend serves the request, if the key may use it. A scope that denies comes before a route that is
+/// missing (SPEC §10).
+fn route<'a>(
+    armed: &'a Armed,
+    key: Option<&Key>,
+    endpoint: Endpoint,
+    facts: BodyFacts,
+    body: &[u8],
+) -> Result<Routed<'a>, Denied> {
+    let model = facts.model(body);
+    let allows = |what: &dyn Fn(&engine::Scopes) -> bool| key.is_none_or(|key| what(&key.scopes));
+    if !allows(&|scopes| scopes.allows_model(model)) {
+        return Err(Denied::OutOfScope("model", model.to_owned()));
+    }
+    let route = armed.snapshot.routes.find(model).ok_or_else(|| Denied::ModelNotFound(model.to_owned()))?;
+    if !allows(&|scopes| scopes.allows_provider(route.provider.as_str())) {
+        return Err(Denied::OutOfScope("provider", route.provider.as_str().to_owned()));
+    }
+    if !allows(&|scopes| scopes.allows_model(route.served(model))) {
+        return Err(Denied::OutOfScope("model", route.served(model).to_owned()));
+    }
+    let backend =
+        armed.snapshot.backend(&route.provider).ok_or_else(|| Denied::NoBackend(route.provider.clone()))?;
+    Ok(Routed { endpoint, facts, route, backend })
+}

@@ -1,0 +1,177 @@
+//! The data plane as its owner sees it: started once, published to, drained once.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::Sender;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use engine::CoreId;
+use engine::KeyRing;
+use engine::Span;
+use engine::cells::CellTable;
+use engine::shard::CounterMark;
+use tracing::{error, info, warn};
+
+use crate::clock::Clock;
+use crate::core::{Core, Shared};
+use crate::mesh::Mesh;
+use crate::rt::{self, Acceptor};
+use crate::server;
+use crate::snapshot::{Settings, Snapshot};
+
+/// How often a draining core looks whether its last connection has gone.
+const DRAIN_TICK: Duration = Duration::from_millis(5);
+
+/// A running data plane.
+pub struct Gateway {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    cores: Vec<JoinHandle<()>>,
+}
+
+impl Gateway {
+    /// Binds and serves. `restored` are the calendar counters of an earlier run; `marks` receives those that
+    /// change. Threads that must not inherit a core's pinning are to be started before.
+    ///
+    /// # Errors
+    /// The address cannot be bound, or a thread not be started.
+    pub fn start(
+        settings: &Settings,
+        snapshot: Snapshot,
+        keys: Arc<KeyRing>,
+        restored: Vec<CounterMark>,
+        marks: &Sender<Vec<CounterMark>>,
+    ) -> io::Result<Gateway> {
+        let count = settings.workers.max(1);
+        let (listeners, address) = rt::bind_all(settings.listen, count)?;
+        let shared = Arc::new(Shared {
+            snapshot: Arc::new(ArcSwap::from_pointee(snapshot)),
+            keys: Arc::new(ArcSwap::new(keys)),
+            cells: Arc::new(CellTable::new(epoch_offset())),
+            mesh: Mesh::new(count),
+            clock: Clock::start(),
+            draining: AtomicBool::new(false),
+            at_work: AtomicUsize::new(count),
+        });
+        let cpus = rt::allowed_cpus().unwrap_or_default();
+        let mut parts: Vec<Vec<CounterMark>> = (0..count).map(|_| Vec::new()).collect();
+        for mark in restored {
+            match mark.owner(count) {
+                Some(owner) => parts[usize::from(owner.0)].push(mark),
+                None => warn!(?mark, "a stored counter has no identity any more and is passed over"),
+            }
+        }
+        let mut cores = Vec::new();
+        for ((index, listener), restored) in listeners.into_iter().enumerate().zip(parts) {
+            let (shared, marks) = (shared.clone(), marks.clone());
+            let cpu = (!cpus.is_empty()).then(|| cpus[index % cpus.len()]);
+            let run = move || {
+                let id = CoreId(index as u16);
+                let ended = rt::run_core(cpu, async move {
+                    let core = Core::new(id, count, shared, restored, marks);
+                    serve_core(core, listener).await;
+                });
+                if let Err(reason) = ended {
+                    error!(core = index, %reason, "core cannot run");
+                    std::process::exit(1);
+                }
+            };
+            // A core that panics takes its counters with it: nothing that it would still admit can be trusted.
+            let guarded = move || {
+                if std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).is_err() {
+                    error!(core = index, "core lost, stopping the process");
+                    std::process::exit(1);
+                }
+            };
+            cores.push(std::thread::Builder::new().name(format!("core-{index}")).spawn(guarded)?);
+        }
+        info!(%address, cores = count, "data plane listens");
+        Ok(Gateway { address, shared, cores })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Puts a new snapshot in force for every request that begins from now on.
+    pub fn publish(&self, snapshot: Snapshot) {
+        self.publisher().publish(snapshot);
+    }
+
+    /// A handle that publishes and outlives no core's use of it.
+    pub fn publisher(&self) -> Publisher {
+        Publisher { shared: self.shared.clone() }
+    }
+
+    /// Stops accepting, lets the exchanges under way end within `http.drain_timeout`, hands over the last marks,
+    /// and returns when every core has ended.
+    pub fn drain(self) {
+        self.shared.draining.store(true, Ordering::SeqCst);
+        for index in 0..self.cores.len() {
+            self.shared.mesh.wake(CoreId(index as u16));
+        }
+        for core in self.cores {
+            let _ = core.join();
+        }
+    }
+}
+
+/// Publishes to a running data plane.
+#[derive(Clone)]
+pub struct Publisher {
+    shared: Arc<Shared>,
+}
+
+impl Publisher {
+    /// See [`Gateway::publish`].
+    pub fn publish(&self, snapshot: Snapshot) {
+        self.shared.snapshot.store(Arc::new(snapshot));
+    }
+
+    /// Puts a new key ring in force at once.
+    pub fn publish_keys(&self, keys: Arc<KeyRing>) {
+        self.shared.keys.store(keys);
+    }
+}
+
+async fn serve_core(core: Rc<Core>, listener: TcpListener) {
+    let acceptor = Rc::new(Acceptor::default());
+    rt::spawn("upkeep", core.clone().upkeep());
+    let (accepting, serving) = (acceptor.clone(), core.clone());
+    rt::spawn("accept", async move {
+        let accept = |stream| {
+            let occupancy = serving.occupy();
+            rt::spawn("connection", server::serve(serving.clone(), occupancy, stream));
+        };
+        if let Err(reason) = accepting.run(listener, accept).await {
+            error!(%reason, "cannot accept");
+        }
+    });
+    while !core.is_draining() {
+        core.arrival().await;
+        core.collect();
+    }
+    acceptor.stop();
+    let until = Instant::now() + core.armed().snapshot.http.drain_timeout;
+    while core.connections() > 0 && Instant::now() < until {
+        core.close_idle();
+        core.tick(DRAIN_TICK).await;
+    }
+    if core.connections() > 0 {
+        warn!(core = core.id.0, left = core.connections(), "http.drain_timeout passed, exchanges are cut");
+    }
+    core.leave().await;
+    core.hand_over_marks();
+}
+
+/// How far the wall clock's epoch-aligned windows are ahead of the monotonic clock's zero.
+fn epoch_offset() -> Span {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    Span(since.as_nanos() as u64)
+}

@@ -1,0 +1,39 @@
+//! One connection's life: head, exchange, head, exchange, until either side has had enough.
+//!
+//! Pipelined requests wait in the connection's buffer and are answered in order.
+
+use std::rc::Rc;
+
+use crate::connection::{Client, HeadRead, Next};
+use crate::core::{Core, Occupancy};
+use crate::exchange::{self, Denied};
+use crate::rt::Stream;
+
+/// Serves a connection to its end. `occupancy` counts it on its core.
+pub async fn serve(core: Rc<Core>, occupancy: Occupancy, stream: Stream) {
+    let mut client = Client::new(stream);
+    loop {
+        let http = core.armed().snapshot.http;
+        let next = match client.read_head(&core, &http).await {
+            HeadRead::Head => {
+                core.collect();
+                exchange::run(&core, &mut client).await
+            }
+            HeadRead::Bad(error) => {
+                exchange::answer_headless(&core, &mut client, Denied::BadHead(error)).await
+            }
+            HeadRead::Late => exchange::answer_headless(&core, &mut client, Denied::HeadTimedOut).await,
+            HeadRead::Over => Next::Close,
+        };
+        core.collect();
+        match next {
+            Next::Keep => {}
+            Next::Close => break,
+            Next::Linger => {
+                client.linger().await;
+                break;
+            }
+        }
+    }
+    drop(occupancy);
+}
