@@ -11,3 +11,4 @@ mod bounds;
 pub mod duration;
 mod http;
 mod rt;
+pub mod run;

@@ -1,0 +1,220 @@
+//! The load generator.
+//!
+//! *Closed loop*: each connection sends its next request when it has read the answer to the last. It finds what a server can do at
+//! most; its latencies are those of a server that is never asked too fast.
+//!
+//! *Open loop*: requests are due at times fixed before the run. A request that must wait for a free connection waits on the clock:
+//! its latency counts from the time it was due. So a server that stalls for a second shows a second, not one slow request
+//! (no coordinated omission). Requests that were due and never sent are counted, and the report says so.
+//!
+//! Rejected: drawing latencies only from answers with status 200 (a refusal is an answer too: the report splits by status);
+//! retrying on a connection that died (the server may have acted on the request: a lost request is a failure, and is shown).
+
+mod exchange;
+pub mod report;
+pub mod schedule;
+pub mod tally;
+pub mod url;
+mod worker;
+
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Barrier, OnceLock};
+use std::time::{Duration, Instant};
+
+pub use report::Report;
+pub use url::Target;
+
+use schedule::Schedule;
+use tally::Tally;
+use worker::Plan;
+
+/// What load to send where.
+#[derive(Clone, Debug)]
+pub struct RunOptions {
+    /// Where.
+    pub target: Target,
+    /// The request method.
+    pub method: String,
+    /// Header fields beside those the generator sets (`Host` may be replaced; `Content-Length` may not).
+    pub headers: Vec<(String, String)>,
+    /// The request body.
+    pub body: Vec<u8>,
+    /// How requests follow each other.
+    pub pattern: Pattern,
+    /// Connections, over all threads. At least one a thread is used.
+    pub connections: usize,
+    /// Threads, each with its own runtime.
+    pub threads: usize,
+    /// Cores to pin the threads to, in turn; empty pins nothing.
+    pub cores: Vec<usize>,
+    /// Time at the start in which nothing is measured.
+    pub warm_up: Duration,
+    /// Measured time; `None` ends by `requests` alone.
+    pub duration: Option<Duration>,
+    /// Measured requests after which the run ends; `None` ends by `duration` alone.
+    pub requests: Option<u64>,
+    /// Longest time one answer may take, from its sending.
+    pub timeout: Duration,
+    /// Time after the end in which answers under way may still complete.
+    pub grace: Duration,
+}
+
+impl RunOptions {
+    /// Thirty-two connections in a closed loop for ten seconds.
+    pub fn to(target: Target) -> RunOptions {
+        RunOptions {
+            target,
+            method: "GET".into(),
+            headers: Vec::new(),
+            body: Vec::new(),
+            pattern: Pattern::Closed,
+            connections: 32,
+            threads: 1,
+            cores: Vec::new(),
+            warm_up: Duration::from_secs(1),
+            duration: Some(Duration::from_secs(10)),
+            requests: None,
+            timeout: Duration::from_secs(30),
+            grace: Duration::from_secs(2),
+        }
+    }
+}
+
+/// How requests follow each other.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Pattern {
+    /// The next when the last is answered.
+    Closed,
+    /// So many a second, evenly, whatever the server does.
+    Open {
+        /// Requests a second, over all connections.
+        rate: f64,
+    },
+}
+
+/// What a run has come to so far; for a progress line.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Progress {
+    /// Since the start, the warm-up included.
+    pub elapsed: Duration,
+    /// Answers of any status, the warm-up's included.
+    pub answers: u64,
+    /// Answers with a status of 400 or more.
+    pub error_statuses: u64,
+    /// Requests without an answer.
+    pub failures: u64,
+}
+
+/// The counters of one thread, read by the one that shows progress.
+#[derive(Default)]
+struct Live {
+    answers: AtomicU64,
+    error_statuses: AtomicU64,
+    failures: AtomicU64,
+}
+
+/// Adds one to a counter that one thread alone writes.
+fn bump(counter: &AtomicU64) {
+    counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+}
+
+/// What the threads agree on before the first request.
+struct Start {
+    barrier: Barrier,
+    at: OnceLock<Instant>,
+}
+
+impl Start {
+    /// Waits until every thread has connected; then all start at the same instant, a moment ahead.
+    fn wait(&self) -> Instant {
+        self.barrier.wait();
+        *self.at.get_or_init(|| Instant::now() + Duration::from_millis(2))
+    }
+}
+
+/// Runs the load to its end. `progress` is called about four times a second.
+///
+/// # Errors
+/// The options make no sense together, a core does not exist, or the system is out of threads or descriptors. A server that cannot
+/// be reached is no error here: its requests are counted as failed.
+pub fn run(options: &RunOptions, mut progress: impl FnMut(Progress)) -> io::Result<Report> {
+    let wrong = |text: &str| io::Error::new(io::ErrorKind::InvalidInput, text);
+    if options.duration.is_none() && options.requests.is_none() {
+        return Err(wrong("a run needs a duration or a number of requests to end"));
+    }
+    if let Pattern::Open { rate } = options.pattern
+        && !(rate.is_finite() && rate > 0.0)
+    {
+        return Err(wrong("the rate must be above zero"));
+    }
+    let request = exchange::request_bytes(options).map_err(|text| wrong(&text))?;
+    let threads = options.threads.max(1);
+    let connections = options.connections.max(threads);
+    let start = Arc::new(Start { barrier: Barrier::new(threads), at: OnceLock::new() });
+    let began = Instant::now();
+    let cpu_before = report::own_cpu();
+    let mut live = Vec::new();
+    let mut running = Vec::new();
+    for thread in 0..threads {
+        let counters = Arc::new(Live::default());
+        let plan = Plan {
+            address: options.target.address,
+            request: request.clone(),
+            is_head: options.method == "HEAD",
+            reuse: !exchange::asks_to_close(&options.headers),
+            connections: share(connections as u64, threads, thread) as usize,
+            schedule: match options.pattern {
+                Pattern::Closed => None,
+                Pattern::Open { rate } => Some(Schedule::new(rate, threads, thread)),
+            },
+            core: options.cores.get(thread % options.cores.len().max(1)).copied(),
+            warm_up: options.warm_up,
+            duration: options.duration,
+            quota: options.requests.map(|requests| share(requests, threads, thread)),
+            timeout: options.timeout,
+            grace: options.grace,
+        };
+        let (start, shared) = (start.clone(), counters.clone());
+        let builder = std::thread::Builder::new().name(format!("load-{thread}"));
+        // A thread that cannot be made leaves the others at the barrier: the process is about to end anyway.
+        running.push(builder.spawn(move || plan.run(&start, shared))?);
+        live.push(counters);
+    }
+    while running.iter().any(|thread| !thread.is_finished()) {
+        std::thread::sleep(Duration::from_millis(50));
+        let sum = |of: fn(&Live) -> &AtomicU64| -> u64 {
+            live.iter().map(|live| of(live).load(Ordering::Relaxed)).sum()
+        };
+        progress(Progress {
+            elapsed: began.elapsed(),
+            answers: sum(|live| &live.answers),
+            error_statuses: sum(|live| &live.error_statuses),
+            failures: sum(|live| &live.failures),
+        });
+    }
+    let mut tally = Tally::default();
+    let mut measured = Duration::ZERO;
+    for thread in running {
+        let seen = thread.join().map_err(|_| io::Error::other("a load thread panicked"))??;
+        tally.merge(&seen.tally);
+        measured = measured.max(seen.measured);
+    }
+    Ok(Report {
+        options: options.clone(),
+        connections,
+        tally,
+        measured,
+        generator_cpu: report::own_cpu().saturating_sub(cpu_before),
+        whole_run: began.elapsed(),
+    })
+}
+
+/// The part of `whole` that falls to `thread` when `threads` share it evenly.
+fn share(whole: u64, threads: usize, thread: usize) -> u64 {
+    let (threads, thread) = (threads as u64, thread as u64);
+    whole / threads + u64::from(thread < whole % threads)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,281 @@
+//! One load thread: its connections, and the hand-out of requests among them.
+
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::exchange::Exchange;
+use super::schedule::Schedule;
+use super::tally::{Failed, Tally};
+use super::{Live, Start, bump};
+use crate::bounds;
+use crate::rt::{self, Alarm, Connection, Tasks};
+
+/// What one thread is to do.
+pub struct Plan {
+    pub address: SocketAddr,
+    pub request: Vec<u8>,
+    pub is_head: bool,
+    /// Connections may carry more than one request.
+    pub reuse: bool,
+    pub connections: usize,
+    /// The open loop's due times; `None` is a closed loop.
+    pub schedule: Option<Schedule>,
+    pub core: Option<usize>,
+    pub warm_up: Duration,
+    pub duration: Option<Duration>,
+    /// Measured requests of this thread.
+    pub quota: Option<u64>,
+    pub timeout: Duration,
+    pub grace: Duration,
+}
+
+/// What one thread has seen.
+pub struct Seen {
+    pub tally: Tally,
+    /// From the end of the warm-up to the planned end, or to the last answer when the quota ended the run.
+    pub measured: Duration,
+}
+
+impl Plan {
+    /// Runs this thread's share to its end.
+    pub fn run(self, start: &Start, live: Arc<Live>) -> io::Result<Seen> {
+        if let Some(core) = self.core
+            && let Err(error) = rt::pin_to_core(core)
+        {
+            // The others must not wait at the barrier for ever.
+            start.wait();
+            return Err(error);
+        }
+        let connections = self.connections;
+        rt::block_on(async move {
+            let (tasks, drivers) = (Tasks::new(), Tasks::new());
+            let alarm = match Alarm::start(&drivers) {
+                Ok(alarm) => alarm,
+                Err(error) => {
+                    start.wait();
+                    return Err(error);
+                }
+            };
+            let ready = connect_all(self.address, connections, self.timeout).await;
+            let opened = ready.iter().filter(|connection| connection.is_some()).count();
+            let at = start.wait();
+            let worker = Rc::new(Worker::new(self, at, alarm.clone(), live));
+            worker.tally.borrow_mut().connects = opened as u64;
+            for connection in ready {
+                let worker = worker.clone();
+                tasks.start(async move { worker.drive(connection).await });
+            }
+            while tasks.live() > 0 {
+                rt::sleep(Duration::from_millis(5)).await;
+            }
+            alarm.close();
+            drivers.ended(bounds::STOP_GRACE).await;
+            if tasks.panics() > 0 {
+                return Err(io::Error::other("a connection's task panicked"));
+            }
+            Ok(worker.seen())
+        })?
+    }
+}
+
+/// Opens the connections before the clock starts. One that fails is tried again by its own first request, which then counts.
+async fn connect_all(address: SocketAddr, count: usize, timeout: Duration) -> Vec<Option<Connection>> {
+    let tasks = Tasks::new();
+    let opened: Rc<RefCell<Vec<Option<Connection>>>> = Rc::default();
+    let deadline = Instant::now() + timeout.min(Duration::from_secs(3));
+    for _ in 0..count {
+        let opened = opened.clone();
+        tasks.start(async move {
+            let connection = rt::before(deadline, rt::connect(address)).await;
+            opened.borrow_mut().push(connection.and_then(Result::ok));
+        });
+    }
+    while tasks.live() > 0 {
+        rt::sleep(Duration::from_millis(1)).await;
+    }
+    let mut opened = opened.take();
+    opened.resize_with(count, || None);
+    opened
+}
+
+/// One request handed out.
+#[derive(Debug, PartialEq, Eq)]
+struct Ticket {
+    intended: Instant,
+    measured: bool,
+}
+
+/// Invariant: requests are handed out in the order of their due times; each due time is handed out once or counted in `not_sent`.
+struct Worker {
+    plan: Plan,
+    request: Rc<Vec<u8>>,
+    alarm: Alarm,
+    live: Arc<Live>,
+    start: Instant,
+    measure_from: Instant,
+    end: Option<Instant>,
+    next: Cell<u64>,
+    quota: Cell<u64>,
+    last_answer: Cell<Option<Instant>>,
+    ended_by_quota: Cell<bool>,
+    tally: RefCell<Tally>,
+}
+
+impl Worker {
+    fn new(mut plan: Plan, start: Instant, alarm: Alarm, live: Arc<Live>) -> Worker {
+        let measure_from = start + plan.warm_up;
+        Worker {
+            request: Rc::new(std::mem::take(&mut plan.request)),
+            alarm,
+            live,
+            start,
+            measure_from,
+            end: plan.duration.map(|duration| measure_from + duration),
+            next: Cell::new(0),
+            quota: Cell::new(plan.quota.unwrap_or(u64::MAX)),
+            last_answer: Cell::new(None),
+            ended_by_quota: Cell::new(false),
+            tally: RefCell::default(),
+            plan,
+        }
+    }
+
+    fn seen(&self) -> Seen {
+        let until = match self.end {
+            Some(end) if !self.ended_by_quota.get() => end,
+            _ => self.last_answer.get().unwrap_or(self.measure_from),
+        };
+        Seen { tally: self.tally.take(), measured: until.saturating_duration_since(self.measure_from) }
+    }
+
+    /// The next request to send, or `None` when the run is over.
+    fn take(&self, now: Instant) -> Option<Ticket> {
+        let over = |at: Instant| self.end.is_some_and(|end| at >= end);
+        let intended = match &self.plan.schedule {
+            None => now.max(self.start),
+            Some(schedule) => {
+                let index = self.next.get();
+                let due = self.start.checked_add(schedule.due(index))?;
+                if over(due) {
+                    return None;
+                }
+                if over(now) {
+                    self.give_up_the_rest(schedule);
+                    return None;
+                }
+                due
+            }
+        };
+        if over(intended) {
+            return None;
+        }
+        let measured = intended >= self.measure_from;
+        if measured {
+            if self.quota.get() == 0 {
+                self.ended_by_quota.set(true);
+                return None;
+            }
+            self.quota.set(self.quota.get() - 1);
+        }
+        self.next.set(self.next.get() + 1);
+        Some(Ticket { intended, measured })
+    }
+
+    /// Counts what was due before the end and can no longer be sent.
+    fn give_up_the_rest(&self, schedule: &Schedule) {
+        let Some(end) = self.end else { return };
+        let all = schedule.due_before(end.saturating_duration_since(self.start));
+        let warm = schedule.due_before(self.measure_from.saturating_duration_since(self.start));
+        let lost = all.saturating_sub(self.next.get().max(warm));
+        self.tally.borrow_mut().not_sent += lost.min(self.quota.get());
+        self.next.set(all.max(self.next.get()));
+    }
+
+    async fn drive(&self, mut connection: Option<Connection>) {
+        let mut buffer = Vec::with_capacity(bounds::READ_SIZE);
+        let mut now = Instant::now();
+        if now < self.start {
+            self.alarm.until(self.start).await;
+            now = Instant::now();
+        }
+        while let Some(ticket) = self.take(now) {
+            let mut sent = ticket.intended;
+            if self.plan.schedule.is_some() {
+                self.alarm.until(ticket.intended).await;
+                sent = Instant::now();
+                if ticket.measured {
+                    let delay = sent.saturating_duration_since(ticket.intended);
+                    self.tally.borrow_mut().send_delay.record(delay);
+                }
+            }
+            let mut deadline = sent + self.plan.timeout;
+            let mut late = Failed::TimedOut;
+            if let Some(end) = self.end.map(|end| end + self.plan.grace)
+                && end < deadline
+            {
+                (deadline, late) = (end, Failed::Unfinished);
+            }
+            let exchange = self.exchange(&ticket, &mut connection, &mut buffer);
+            let outcome = rt::before(deadline, exchange).await.unwrap_or(Err(late));
+            now = match outcome {
+                Ok(at) => at,
+                Err(how) => {
+                    // What is under way on it is lost: it must not carry another request.
+                    connection = None;
+                    buffer.clear();
+                    self.failed(how, &ticket);
+                    if how == Failed::Connect && self.plan.schedule.is_none() {
+                        rt::sleep(bounds::CONNECT_BACK_OFF).await;
+                    }
+                    Instant::now()
+                }
+            };
+        }
+    }
+
+    fn failed(&self, how: Failed, ticket: &Ticket) {
+        bump(&self.live.failures);
+        if ticket.measured {
+            self.tally.borrow_mut().failed(how);
+        }
+    }
+
+    async fn exchange(
+        &self,
+        ticket: &Ticket,
+        connection: &mut Option<Connection>,
+        buffer: &mut Vec<u8>,
+    ) -> Result<Instant, Failed> {
+        let open = match connection {
+            Some(open) => open,
+            None => {
+                let opened = rt::connect(self.plan.address).await;
+                self.tally.borrow_mut().connects += 1;
+                connection.insert(opened.map_err(|_| Failed::Connect)?)
+            }
+        };
+        let exchange = Exchange {
+            request: &self.request,
+            is_head: self.plan.is_head,
+            intended: ticket.intended,
+            measured: ticket.measured,
+        };
+        let with_tally = |work: &mut dyn FnMut(&mut Tally)| work(&mut self.tally.borrow_mut());
+        let answered = exchange.run(open, buffer, with_tally).await?;
+        bump(&self.live.answers);
+        if answered.status >= 400 {
+            bump(&self.live.error_statuses);
+        }
+        if ticket.measured {
+            self.last_answer.set(Some(answered.at));
+        }
+        if !answered.keep_alive || !self.plan.reuse {
+            *connection = None;
+        }
+        Ok(answered.at)
+    }
+}
