@@ -43,10 +43,6 @@ pub const RATE_AMOUNT_MAX: u128 = u32::MAX as u128;
 /// The largest amount of a quota: what fits a signed 64-bit integer, as every consumer of the JSON can read it.
 pub const QUOTA_AMOUNT_MAX: u128 = i64::MAX as u128;
 
-/// The largest amount of a budget, in USD: 10^12. Usage and holds are added in 128 bits of pico-USD, which leaves
-/// a factor of 10^14 above this before anything saturates.
-pub const BUDGET_USD_MAX: &str = "1000000000000";
-
 /// The largest hold for output tokens of a route, in tokens: no model writes more than 2^32 tokens.
 pub const OUTPUT_HOLD_MAX: u128 = u32::MAX as u128;
 

@@ -2,5 +2,11 @@
 
 #![forbid(unsafe_code)]
 
+pub mod arm;
 pub mod bounds;
+pub mod config;
+pub mod keys;
+pub mod secret;
+pub mod start;
+pub mod store;
 pub mod yaml;

@@ -77,8 +77,12 @@ impl Builder {
                 let value = Value::Scalar(Scalar { text: text.into_owned(), quoted });
                 self.finish(Node { value, mark }, anchor)
             }
-            Event::SequenceStart(anchor, tag) => self.open(Value::Sequence(Vec::new()), mark, anchor, tag.as_deref()),
-            Event::MappingStart(anchor, tag) => self.open(Value::Mapping(Vec::new()), mark, anchor, tag.as_deref()),
+            Event::SequenceStart(anchor, tag) => {
+                self.open(Value::Sequence(Vec::new()), mark, anchor, tag.as_deref())
+            }
+            Event::MappingStart(anchor, tag) => {
+                self.open(Value::Mapping(Vec::new()), mark, anchor, tag.as_deref())
+            }
             Event::SequenceEnd | Event::MappingEnd => match self.stack.pop() {
                 Some(done) => self.finish(done.node, done.anchor),
                 None => refuse(mark, "not YAML: an end without a beginning"),
@@ -153,8 +157,10 @@ mod tests {
             Value::Scalar(scalar) => scalar.text.clone(),
             Value::Sequence(items) => format!("[{}]", items.iter().map(show).collect::<Vec<_>>().join(", ")),
             Value::Mapping(entries) => {
-                let shown: Vec<_> =
-                    entries.iter().map(|e| format!("{}@{}: {}", e.key, e.mark.line, show(&e.value))).collect();
+                let shown: Vec<_> = entries
+                    .iter()
+                    .map(|e| format!("{}@{}: {}", e.key, e.mark.line, show(&e.value)))
+                    .collect();
                 format!("{{{}}}", shown.join(", "))
             }
         }
@@ -203,6 +209,9 @@ mod tests {
             text += &format!("a{level}: &a{level} [{inner}]\n");
         }
         let error = parse(&text).expect_err("a bomb");
-        assert!(error.message.contains("100000 nodes") || error.message.contains("anchors hold"), "{error:?}");
+        assert!(
+            error.message.contains("100000 nodes") || error.message.contains("anchors hold"),
+            "{error:?}"
+        );
     }
 }

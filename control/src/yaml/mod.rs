@@ -80,7 +80,9 @@ impl Node {
     /// Whether the node is YAML's null: an empty plain scalar, `~` or `null`.
     pub fn is_null(&self) -> bool {
         match &self.value {
-            Value::Scalar(scalar) => !scalar.quoted && matches!(scalar.text.as_str(), "" | "~" | "null" | "Null" | "NULL"),
+            Value::Scalar(scalar) => {
+                !scalar.quoted && matches!(scalar.text.as_str(), "" | "~" | "null" | "Null" | "NULL")
+            }
             _ => false,
         }
     }

@@ -1,0 +1,705 @@
+//! Configs and what is said about them.
+
+use std::path::Path;
+
+use super::*;
+
+fn environment(name: &str) -> Option<String> {
+    match name {
+        "BACKEND_KEY" => Some("sk-1".to_owned()),
+        "TOKEN" => Some("root-token".to_owned()),
+        "HOST" => Some("127.0.0.1".to_owned()),
+        "BUDGET" => Some("12.5".to_owned()),
+        "EMPTY" => Some(String::new()),
+        "BROKEN" => Some("two\nlines".to_owned()),
+        _ => None,
+    }
+}
+
+fn load(text: &str) -> Result<Loaded, Rejected> {
+    Config::parse(text, Path::new("/etc/tt/gateway.yaml"), Credentials::Needed, &environment)
+}
+
+/// The findings as lines: `E line path: message` for errors, `W ...` for warnings.
+fn findings(text: &str) -> Vec<String> {
+    let (errors, warnings) = match load(text) {
+        Ok(loaded) => (Vec::new(), loaded.warnings),
+        Err(rejected) => (rejected.errors, rejected.warnings),
+    };
+    let line = |mark: &str, finding: &Finding| format!("{mark} {} {finding}", finding.line);
+    errors.iter().map(|f| line("E", f)).chain(warnings.iter().map(|f| line("W", f))).collect()
+}
+
+/// Checks that a config has exactly these findings; a wanted line ending in `..` is a beginning.
+fn check(text: &str, want: &[&str]) {
+    let got = findings(text);
+    let fits = got.len() == want.len()
+        && got.iter().zip(want).all(|(got, want)| match want.strip_suffix("..") {
+            Some(start) => got.starts_with(start),
+            None => got == want,
+        });
+    assert!(fits, "for\n{text}\nwanted {want:#?}\ngot {got:#?}");
+}
+
+/// A config with one limit on line 4, in flow style.
+fn with_limit(limit: &str) -> String {
+    format!(
+        "governance:\n  tenants: [ {{ org: acme, teams: [ml], users: {{ ml: [dev1] }} }} ]\n  limits:\n    - {{ {limit} }}\n"
+    )
+}
+
+fn check_limit(limit: &str, want: &[&str]) {
+    check(&with_limit(limit), want);
+}
+
+const PAGE: &str = r#"
+governance:
+  enabled: true
+  tenants:
+    - org: acme
+      teams: [ml, search]
+      users: { ml: [dev1, dev2] }
+  limits:
+    - id: acme_month
+      attach: { level: org }
+      type: budget_usd
+      amount_usd: 1000
+      period: month
+      override: { allow: true, max_amount_usd: 5000 }
+    - id: ml_daily
+      attach: { node: "org:acme/team:ml" }
+      type: budget_usd
+      amount_usd: 200
+      period: day
+    - id: user_rpm
+      attach: { level: user }
+      type: rpm
+      amount: 120
+      period: 1m
+    - id: global_rpm
+      attach: { node: "__global" }
+      type: rpm
+      amount: 5000
+      period: 1m
+"#;
+
+#[test]
+fn the_page_example_is_right_and_complete() {
+    check(PAGE, &[]);
+    let config = load(PAGE).expect("right").config;
+    let nodes: Vec<_> = config.governance.nodes.iter().map(NodeId::as_str).collect();
+    assert_eq!(
+        nodes,
+        [
+            "org:acme",
+            "org:acme/team:ml",
+            "org:acme/team:search",
+            "org:acme/team:ml/user:dev1",
+            "org:acme/team:ml/user:dev2"
+        ]
+    );
+    let ids: Vec<_> = config.governance.limits.iter().map(|limit| limit.id.as_str().to_owned()).collect();
+    assert_eq!(ids, ["acme_month", "ml_daily", "user_rpm", "global_rpm"]);
+    assert_eq!(config.data_dir, Path::new("/etc/tt/tokentriage-data"));
+    assert_eq!(config.workers, Workers::Auto);
+}
+
+#[test]
+fn the_whole_schema_is_read() {
+    let text = r#"
+listen: 0.0.0.0:80
+admin: { listen: "[::1]:81", token_env: TOKEN }
+workers: 3
+data_dir: ./data
+require_key: on
+http: { max_head: 8KiB, max_body: 1GiB, header_timeout: 1s, idle_timeout: 1m30s, connect_timeout: 200ms,
+        first_byte_timeout: 1h, between_bytes_timeout: 2s, drain_timeout: 3s }
+providers:
+  - { id: no, api: ollama, base_urls: ["http://${HOST}:9/api/", "http://[::1]", http://box], api_key_env: BACKEND_KEY }
+routes:
+  - { model: "gpt-4o", provider: no, served_model: gpt-4o-mini, output_hold: 10 }
+  - { model: "*", provider: no }
+prices:
+  models: { gpt-4o-mini: { input: 0.15, cached_input: 0.075, output: 0.60 }, 7: { input: 1e3, output: 0 } }
+governance:
+  enabled: true
+  timezone: Europe/Berlin
+  key_nodes: true
+  tenants: [ { org: 007, teams: [1e3], users: { 1e3: [no] } } ]
+  limits:
+    - { id: 1e3, attach: { level: key }, type: tpm, amount: 1e6, period: 90s, algorithm: token_bucket,
+        admit: if_fits, posture: { mode: shadow, enforce: alert_only, fail: closed }, match: { model: "gpt-*" } }
+    - { id: b, attach: { node: __global }, type: budget_usd, amount_usd: "${BUDGET}", period: year,
+        timezone: Asia/Tokyo }
+"#;
+    check(text, &[]);
+    let loaded = load(text).expect("right");
+    let config = loaded.config;
+    assert_eq!((config.listen.port(), config.require_key), (80, true));
+    assert_eq!(config.admin.as_ref().and_then(|a| a.token.as_ref()).map(Secret::expose), Some("root-token"));
+    assert_eq!((config.http.max_head, config.http.max_body), (8 << 10, 1 << 30));
+    assert_eq!(config.http.idle_timeout, Duration::from_secs(90));
+    let urls: Vec<_> =
+        config.providers[0].base_urls.iter().map(|u| (u.host_header.as_str(), u.prefix.as_str())).collect();
+    assert_eq!(urls, [("127.0.0.1:9", "/api"), ("[::1]", ""), ("box", "")]);
+    assert_eq!(config.providers[0].id.as_str(), "no");
+    assert_eq!(config.routes.find("gpt-4o").map(|route| route.output_hold.0), Some(10));
+    assert_eq!(config.prices.find("7").map(|price| price.input.0), Some(1_000_000_000));
+    let nodes: Vec<_> = config.governance.nodes.iter().map(NodeId::as_str).collect();
+    assert_eq!(nodes, ["org:007", "org:007/team:1e3", "org:007/team:1e3/user:no"]);
+    let limits = &config.governance.limits;
+    assert_eq!((limits[0].id.as_str(), limits[0].amount.0), ("1e3", 1_000_000));
+    assert_eq!(limits[0].window.period_text(), "1m30s");
+    assert_eq!(limits[1].amount.0, 12_500_000_000_000);
+    assert!(!format!("{config:?}").contains("root-token") && !format!("{config:?}").contains("sk-1"));
+}
+
+#[test]
+fn what_is_no_config_is_one_error() {
+    for (text, want) in [
+        ("", "E 1 the config is empty"),
+        ("# nothing\n", "E 1 the config is empty"),
+        ("~", "E 1 the config is empty"),
+        ("governance: [ {{{", "E 2 not YAML:.."),
+        ("- a\n", "E 1 must be a mapping, not a list"),
+        ("just text", "E 1 must be a mapping, not a scalar"),
+        ("a: 1\n---\nb: 2\n", "E 2 a second YAML document begins here; one file is one document"),
+    ] {
+        check(text, &[want]);
+    }
+    check("{}", &[]);
+    check("governance:\n", &[]);
+}
+
+#[test]
+fn every_error_has_its_path_and_line() {
+    check(
+        "listenn: x\nlisten: 1\nhttp:\n  max_hed: 1KiB\n  max_body: 1MB\n  idle_timeout: 5\nworkers: 0\nrequire_key: yes\nlisten: 2\n",
+        &[
+            "E 1 listenn: unknown key; did you mean `listen`?",
+            "E 2 listen: must be an IP address and a port, such as 127.0.0.1:8790, not \"1\"",
+            "E 4 http.max_hed: unknown key; did you mean `max_head`?",
+            "E 5 http.max_body: must be a size such as 64KiB, 1MiB or a number of bytes, not \"1MB\"",
+            "E 6 http.idle_timeout: must be a duration such as 30s, 1m or 1h30m, not \"5\"..",
+            "E 7 workers: must be above zero",
+            "E 8 require_key: must be on or off, not \"yes\"",
+            "E 9 listen: the key is given twice (first on line 2)",
+        ],
+    );
+    check("workers: many", &["E 1 workers: must be auto or a number of cores, not \"many\""]);
+    check(
+        "http: { max_head: 10, connect_timeout: 0 }",
+        &[
+            "E 1 http.max_head: is out of range: from 1024 to 1048576 bytes",
+            "E 1 http.connect_timeout: must be at least 1ms",
+        ],
+    );
+}
+
+#[test]
+fn environment_variables_must_be_set() {
+    check("admin: { token_env: NOPE }", &["E 1 admin.token_env: environment variable NOPE is not set"]);
+    check("admin: { token_env: EMPTY }", &["E 1 admin.token_env: environment variable EMPTY is empty"]);
+    check("admin: {}", &["E 1 admin.token_env: is missing"]);
+    let provider = |more: &str| format!("providers:\n  - {{ id: a, api: openai, {more} }}\n");
+    check(
+        &provider("base_urls: [\"http://${NOPE}:9\"], api_key_env: ALSO_NOT"),
+        &[
+            "E 2 providers[0].base_urls[0]: environment variable NOPE is not set",
+            "E 2 providers[0].api_key_env: environment variable ALSO_NOT is not set",
+        ],
+    );
+    check(
+        &provider("base_urls: [http://a], api_key_env: BROKEN"),
+        &[
+            "E 2 providers[0].api_key_env: environment variable BROKEN holds a character that cannot stand in a header",
+        ],
+    );
+    let unused = Config::parse(
+        &provider("base_urls: [http://a], api_key_env: NOPE"),
+        Path::new("x.yaml"),
+        Credentials::Unused,
+        &environment,
+    );
+    assert!(unused.is_ok(), "an offline verb needs no secret");
+}
+
+#[test]
+fn providers_and_routes_are_checked_against_each_other() {
+    check(
+        "providers:\n  - { id: a, api: openai, base_urls: [\"https://x\"] }\n  - { id: a, api: grpc, base_urls: [] }\n  - { id: b }\nroutes:\n  - { model: \"[\", provider: a }\n  - { model: \"*\", provider: zz }\n  - { provider: b }\n",
+        &[
+            "E 2 providers[0].base_urls[0]: https is not yet supported: use http",
+            "E 3 providers[1].id: the id \"a\" is given twice (first on line 2)",
+            "E 3 providers[1].api: must be openai, anthropic or ollama, not \"grpc\"",
+            "E 3 providers[1].base_urls: must name at least one URL",
+            "E 4 providers[2].api: is missing",
+            "E 4 providers[2].base_urls: is missing",
+            "E 6 routes[0].model: \"[\" is not a pattern:..",
+            "E 7 routes[1].provider: names a provider that is not declared: \"zz\"",
+            "E 8 routes[2].model: is missing",
+        ],
+    );
+    check(
+        "providers: [ { id: a, api: openai, base_urls: [http://x] } ]\nroutes:\n  - { model: m, provider: a }\n  - { model: m, provider: a }\n",
+        &["W 4 routes[1].model: is never reached: line 3 has the same pattern, and the first match wins"],
+    );
+}
+
+#[test]
+fn base_urls_have_one_form() {
+    for (text, want) in [
+        ("http://127.0.0.1:8000", Ok(("127.0.0.1", 8000, "", "127.0.0.1:8000"))),
+        ("http://localhost", Ok(("localhost", 80, "", "localhost"))),
+        ("http://[::1]:80/v1/", Ok(("::1", 80, "/v1", "[::1]"))),
+        ("http://[::1]:8080", Ok(("::1", 8080, "", "[::1]:8080"))),
+        ("http://my-box.lan/a/b", Ok(("my-box.lan", 80, "/a/b", "my-box.lan"))),
+        ("https://x", Err("https is not yet supported")),
+        ("ftp://x", Err("must be a URL")),
+        ("127.0.0.1:80", Err("must be a URL")),
+        ("http://", Err("has no host")),
+        ("http://:80", Err("has no host")),
+        ("http://u:p@x", Err("must not hold a user name")),
+        ("http://x?a", Err("must not have a query")),
+        ("http://x/a#b", Err("must not have a query")),
+        ("http://x:0", Err("has a port")),
+        ("http://x:65536", Err("has a port")),
+        ("http://x:+80", Err("has a port")),
+        ("http://x:080", Err("has a port")),
+        ("http://x:", Err("has a port")),
+        ("http://a:1:2", Err("has a port")),
+        ("http://[::1", Err("has `[`")),
+        ("http://[x]", Err("has no IPv6")),
+        ("http://[::1]x", Err("has text")),
+        ("http://a b", Err("holds a character")),
+        ("http://x/../y", Err("has an empty")),
+        ("http://x//y", Err("has an empty")),
+    ] {
+        let got = providers::base_url(text);
+        let got = got
+            .as_ref()
+            .map(|url| (url.host.as_str(), url.port, url.prefix.as_str(), url.host_header.as_str()));
+        match (got, want) {
+            (Ok(got), Ok(want)) => assert_eq!(got, want, "{text}"),
+            (Err(got), Err(want)) => assert!(got.starts_with(want), "{text}: {got}"),
+            (got, want) => panic!("{text}: wanted {want:?}, got {got:?}"),
+        }
+    }
+}
+
+#[test]
+fn tenants_are_a_tree_in_the_charset() {
+    check(
+        "governance:\n  tenants:\n    - { org: acme, teams: [ml, ml, Big], users: { nope: [x], ml: [d, d, a b] } }\n    - { org: __global }\n    - { org: acme }\n    - { teams: [a], extra: 1 }\n    - { org: , teams: x }\n",
+        &[
+            "E 3 governance.tenants[0].teams[1]: the team \"ml\" is given twice (first on line 3)",
+            "E 3 governance.tenants[0].teams[2]: \"Big\" may have lowercase letters, digits, `-` and `_` only",
+            "E 3 governance.tenants[0].users[\"nope\"]: names a team not declared in teams",
+            "E 3 governance.tenants[0].users[\"ml\"][1]: the user \"d\" is given twice (first on line 3)",
+            "E 3 governance.tenants[0].users[\"ml\"][2]: \"a b\" may have lowercase letters, digits, `-` and `_` only",
+            "E 4 governance.tenants[1].org: __global is the synthetic root and cannot be declared",
+            "E 5 governance.tenants[2].org: the org \"acme\" is given twice (first on line 3)",
+            "E 6 governance.tenants[3].extra: unknown key; the keys here are org, teams, users",
+            "E 6 governance.tenants[3].org: is missing",
+            "E 7 governance.tenants[4].org: is empty",
+            "E 7 governance.tenants[4].teams: must be a list, not a scalar",
+        ],
+    );
+    check(
+        "governance:\n  enabled: \"true\"\n  timezone: Mars/Base\n",
+        &[
+            "E 2 governance.enabled: must be true or false, not \"true\"",
+            "E 3 governance.timezone: \"Mars/Base\" is no time zone; write a name such as UTC or Europe/Berlin",
+        ],
+    );
+}
+
+#[test]
+fn attach_sets_exactly_one() {
+    let want = ["E 4 governance.limits[0].attach: must set exactly one of {node, level}"];
+    let rest = "type: rpm, amount: 1, period: 1m";
+    for attach in [
+        "",
+        "attach: {},",
+        "attach: ,",
+        "attach: { node: \"org:acme\", level: org },",
+        "attach: { node: ~ },",
+    ] {
+        check_limit(&format!("id: a, {attach} {rest}"), &want);
+    }
+    check_limit(
+        &format!("id: a, attach: {{ level: {{}} }}, {rest}"),
+        &["E 4 governance.limits[0].attach.level: must be a single value, not a mapping"],
+    );
+    check_limit(
+        &format!("id: a, attach: {{ level: squad }}, {rest}"),
+        &["E 4 governance.limits[0].attach.level: must be org, team, user, key or global, not \"squad\""],
+    );
+    check_limit(&format!("id: a, attach: {{ node: \"org:acme/team:nope\" }}, {rest}"), &[]);
+}
+
+#[test]
+fn each_type_takes_its_own_keys() {
+    let path = "E 4 governance.limits[0]";
+    for (limit, want) in [
+        ("rpm, amount: 1, period: 1m", vec![]),
+        ("rpm, amount: 0, period: 1m", vec![".amount: must be above zero"]),
+        ("rpm, amount: -1, period: 1m", vec![".amount: must not be negative"]),
+        ("rpm, amount: 1.5, period: 1m", vec![".amount: must be a whole number"]),
+        ("rpm, amount: ten, period: 1m", vec![".amount: must be a number, not \"ten\""]),
+        ("rpm, amount: \"5\", period: 1m", vec![".amount: must be a number, not a string in quotes"]),
+        ("rpm, amount: 4294967296, period: 1m", vec![".amount: is out of range: at most 4294967295"]),
+        (
+            "rpm, amount: 5, period: day",
+            vec![".period: rpm and tpm take a duration such as 30s, 1m or 1h, not \"day\""],
+        ),
+        (
+            "tpm, amount: 5, period: 60",
+            vec![".period: must be a duration such as 30s, 1m or 1h30m, not \"60\".."],
+        ),
+        ("tpm, amount: 5, period: 0s", vec![".period: must be at least 1s"]),
+        ("tpm, amount: 5, period: 745h", vec![".period: must be at most 744h0m0s"]),
+        ("tpm, amount: 5", vec![".period: is missing"]),
+        ("tpm, period: 1m", vec![".amount: is missing"]),
+        (
+            "rpm, amount: 5, period: 1m, admit: if_fits",
+            vec![".admit: is for tpm, quota_tokens and budget_usd only, not for rpm"],
+        ),
+        (
+            "rpm, amount: 5, period: 1m, timezone: UTC",
+            vec![".timezone: is for calendar periods only; a rpm limit has none"],
+        ),
+        ("concurrency, amount: 5", vec![]),
+        ("concurrency", vec![".amount: is missing"]),
+        (
+            "concurrency, amount: 5, period: 1m",
+            vec![".period: a concurrency limit counts what is in flight now and takes no period"],
+        ),
+        (
+            "concurrency, amount: 5, algorithm: sliding_window",
+            vec![".algorithm: is for rpm and tpm only, not for concurrency"],
+        ),
+        ("quota_requests, amount: 9223372036854775807, period: week", vec![]),
+        (
+            "quota_tokens, amount: 99999999999999999999999999, period: day",
+            vec![".amount: is out of range: at most 9223372036854775807"],
+        ),
+        (
+            "quota_tokens, amount: 9223372036854775808, period: day",
+            vec![".amount: is out of range: at most 9223372036854775807"],
+        ),
+        (
+            "quota_requests, amount: 5, period: fortnight",
+            vec![".period: must be hour, day, week, month or year, not \"fortnight\""],
+        ),
+        (
+            "quota_requests, amount: 5, period: 1h",
+            vec![".period: a quota_requests limit takes hour, day, week, month or year, not \"1h\""],
+        ),
+        (
+            "quota_requests, amount: 5, period: day, algorithm: fixed_window",
+            vec![".algorithm: is for rpm and tpm only, not for quota_requests"],
+        ),
+        (
+            "quota_tokens, amount_usd: 5, period: day",
+            vec![".amount_usd: a quota_tokens limit takes amount, not amount_usd"],
+        ),
+        (
+            "budget_usd, amount: 5, period: day",
+            vec![".amount: a budget_usd limit takes amount_usd, not amount"],
+        ),
+        (
+            "budget_usd, amount: 5, amount_usd: 5, period: day",
+            vec![".amount: a budget_usd limit takes amount_usd, not amount"],
+        ),
+        ("budget_usd, amount_usd: 0, period: day", vec![".amount_usd: must be above zero"]),
+        ("budget_usd, amount_usd: -0.5, period: day", vec![".amount_usd: must not be negative"]),
+        ("budget_usd, amount_usd: .inf, period: day", vec![".amount_usd: must be a finite number"]),
+        ("budget_usd, amount_usd: .nan, period: day", vec![".amount_usd: must be a finite number"]),
+        ("budget_usd, amount_usd: 1e300, period: day", vec![".amount_usd: is too large to count"]),
+        (
+            "budget_usd, amount_usd: 1e-13, period: day",
+            vec![".amount_usd: is finer than one pico-USD (1e-12 USD)"],
+        ),
+        ("budget_usd, amount_usd: 0.000001, period: day", vec![]),
+        (
+            "nonsense, amount: 5",
+            vec![
+                ".type: must be rpm, concurrency, tpm, quota_requests, quota_tokens or budget_usd, not \"nonsense\"",
+            ],
+        ),
+        ("rpm, amount: 1, period: 1m, amout: 7", vec![".amout: unknown key; did you mean `amount`?"]),
+        (
+            "rpm, amount: 1, period: 1m, posture: { mode: of, enforce: soft, fail: ajar }",
+            vec![
+                ".posture.mode: must be off, shadow or on, not \"of\"",
+                ".posture.enforce: must be hard or alert_only, not \"soft\"",
+                ".posture.fail: must be open or closed, not \"ajar\"",
+            ],
+        ),
+        (
+            "tpm, amount: 1, period: 1m, match: { model: \"[\", region: eu }",
+            vec![
+                ".match.region: unknown key; the keys here are model, provider, endpoint",
+                ".match.model: \"[\" is not a pattern:..",
+            ],
+        ),
+    ] {
+        let want: Vec<_> = want.iter().map(|message| format!("{path}{message}")).collect();
+        let want: Vec<_> = want.iter().map(String::as_str).collect();
+        check_limit(&format!("id: a, attach: {{ level: org }}, type: {limit}"), &want);
+    }
+}
+
+#[test]
+fn overrides_need_a_type_that_takes_them_and_a_possible_ceiling() {
+    let path = "E 4 governance.limits[0].override";
+    for (limit, want) in [
+        (
+            "budget_usd, amount_usd: 1000, period: month, override: { allow: true, max_amount_usd: 1000 }",
+            vec![],
+        ),
+        (
+            "budget_usd, amount_usd: 1000, period: month, override: { allow: true, max_amount_usd: 999 }",
+            vec![".max_amount_usd: below the template amount_usd 1000 (an impossible ceiling)"],
+        ),
+        (
+            "quota_tokens, amount: 5, period: month, override: { allow: true, max_amount: 4 }",
+            vec![".max_amount: below the template amount 5 (an impossible ceiling)"],
+        ),
+        (
+            "quota_tokens, amount: 5, period: month, override: { allow: true, max_amount_usd: 9 }",
+            vec![".max_amount_usd: a quota_tokens limit takes max_amount, not max_amount_usd"],
+        ),
+        (
+            "rpm, amount: 5, period: 1m, override: { allow: true, max_amount: 9 }",
+            vec![
+                ": a rpm limit takes no overrides: its amount is baked into a per-window store when it compiles; pin a separate limit at the node",
+            ],
+        ),
+        (
+            "concurrency, amount: 5, override: { allow: true }",
+            vec![
+                ": a concurrency limit takes no overrides: its amount is baked into a live gauge when it compiles; pin a separate limit at the node",
+            ],
+        ),
+        ("rpm, amount: 5, period: 1m, override: { allow: false }", vec![]),
+        (
+            "quota_tokens, amount: 5, period: day, override: { allow: maybe }",
+            vec![".allow: must be true or false, not \"maybe\""],
+        ),
+    ] {
+        let want: Vec<_> = want.iter().map(|message| format!("{path}{message}")).collect();
+        let want: Vec<_> = want.iter().map(String::as_str).collect();
+        check_limit(&format!("id: a, attach: {{ level: org }}, type: {limit}"), &want);
+    }
+}
+
+#[test]
+fn shapes_that_stop_nothing_are_warned_about() {
+    for (limit, want) in [
+        ("attach: { level: key }, type: rpm, amount: 1, period: 1m", Some("inert: attach level key")),
+        ("attach: { level: global }, type: rpm, amount: 1, period: 1m", Some("inert: attach level global")),
+        (
+            "attach: { level: org }, type: rpm, amount: 1, period: 1m, match: { model: \"gpt-*\" }",
+            Some("inert: match.model"),
+        ),
+        (
+            "attach: { level: org }, type: concurrency, amount: 1, match: { provider: \"loc*\" }",
+            Some("inert: match.provider"),
+        ),
+        ("attach: { level: org }, type: rpm, amount: 1, period: 1m, match: { model: \"*\" }", None),
+        ("attach: { level: org }, type: tpm, amount: 1, period: 1m, match: { model: \"gpt-*\" }", None),
+        (
+            "attach: { level: org }, type: quota_tokens, amount: 1, period: day, override: { allow: true }",
+            Some("allows overrides without a ceiling"),
+        ),
+        (
+            "attach: { level: org }, type: quota_tokens, amount: 1, period: day, override: { allow: true, max_amount: 0 }",
+            Some("allows overrides without a ceiling"),
+        ),
+    ] {
+        let want = want.map(|what| {
+            let verb = if what.starts_with("inert") { "is " } else { "" };
+            format!("W 4 governance.limits[0]: limit \"a\" {verb}{what}..")
+        });
+        check_limit(&format!("id: a, {limit}"), &want.iter().map(String::as_str).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn limits_with_one_id_are_an_error() {
+    let one = "{ id: twice, attach: { level: org }, type: rpm, amount: 5, period: 1m }";
+    check(
+        &format!("governance:\n  limits:\n    - {one}\n    - {one}\n    - {{ id: \"a b\" }}\n"),
+        &[
+            "E 4 governance.limits[1].id: the id \"twice\" is given twice (first on line 3)",
+            "E 5 governance.limits[2].id: \"a b\" may have letters, digits, `-`, `_` and `.` only",
+            "E 5 governance.limits[2].attach: must set exactly one of {node, level}",
+            "E 5 governance.limits[2].type: is missing",
+        ],
+    );
+}
+
+#[test]
+fn a_price_map_lies_under_the_local_entries() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let write = |text: &str| std::fs::write(folder.path().join("prices.json"), text).expect("written");
+    let read = |config: &str| {
+        Config::parse(config, &folder.path().join("gateway.yaml"), Credentials::Needed, &environment)
+    };
+    write(
+        r#"{"sample_spec": {"input_cost_per_token": "text"}, "image": {"output_cost_per_image": 1},
+            "filed": {"input_cost_per_token": 1.5e-07, "output_cost_per_token": 6e-07, "cache_read_input_token_cost": 7.5E-8},
+            "embed": {"input_cost_per_token": 2e-8, "output_cost_per_token": null}, "both": {"input_cost_per_token": 1}}"#,
+    );
+    let config = read("prices: { file: prices.json, models: { both: { input: 1, output: 2 } } }")
+        .expect("right")
+        .config;
+    let price = |model: &str| {
+        config.prices.find(model).map(|p| (p.input.0, p.cached_input.map(|cached| cached.0), p.output.0))
+    };
+    assert_eq!(price("filed"), Some((150_000, Some(75_000), 600_000)));
+    assert_eq!(price("embed"), Some((20_000, None, 0)));
+    assert_eq!(price("both"), Some((1_000_000, None, 2_000_000)));
+    assert_eq!((price("image"), price("sample_spec")), (None, None));
+    for (text, want) in [
+        ("[]", "must hold a JSON object of models"),
+        ("{", "is not JSON"),
+        (r#"{"m": {"input_cost_per_token": "1"}}"#, "\"m\": input_cost_per_token must be a number"),
+        (r#"{"m": {"input_cost_per_token": -1}}"#, "\"m\": input_cost_per_token is negative"),
+        (r#"{"m": 5}"#, "\"m\": must be a JSON object"),
+    ] {
+        write(text);
+        let rejected = read("\nprices:\n  file: prices.json\n").expect_err(text);
+        let finding = &rejected.errors[0];
+        assert_eq!((finding.path.as_str(), finding.line), ("prices.file", 3), "{text}");
+        assert!(finding.message.contains(want), "{text}: {}", finding.message);
+    }
+    let rejected = read("prices: { file: absent.json }").expect_err("no such file");
+    assert!(rejected.errors[0].to_string().starts_with("prices.file: "), "{:?}", rejected.errors);
+    assert!(rejected.errors[0].message.contains("cannot be read"), "{:?}", rejected.errors);
+}
+
+#[test]
+fn prices_are_complete_and_not_negative() {
+    check(
+        "prices:\n  models:\n    a: { input: -1, output: 1 }\n    b: { input: 1 }\n    \"c/d\": { input: .inf, output: x }\n",
+        &[
+            "E 3 prices.models[\"a\"].input: must not be negative",
+            "E 4 prices.models[\"b\"].output: is missing",
+            "E 5 prices.models[\"c/d\"].input: must be a finite number",
+            "E 5 prices.models[\"c/d\"].output: must be a number, not \"x\"",
+        ],
+    );
+    check(
+        "prices:\n  models:\n    a: { input: 1, output: 1 }\n    a: { input: 1, output: 1 }\n",
+        &["E 4 prices.models.a: the key is given twice (first on line 3)"],
+    );
+}
+
+mod random {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Pieces that make YAML which is nearly a config.
+    fn piece() -> impl Strategy<Value = String> {
+        let words = [
+            "listen",
+            "governance",
+            "limits",
+            "tenants",
+            "org",
+            "teams",
+            "users",
+            "id",
+            "attach",
+            "node",
+            "level",
+            "type",
+            "rpm",
+            "budget_usd",
+            "amount",
+            "amount_usd",
+            "period",
+            "1m",
+            "day",
+            "override",
+            "allow",
+            "true",
+            "max_amount_usd",
+            "providers",
+            "routes",
+            "prices",
+            "models",
+            "match",
+            "model",
+            "http",
+            "max_head",
+            ": ",
+            ": ",
+            ": ",
+            "\n",
+            "\n  ",
+            "\n    - ",
+            "- ",
+            "{",
+            "}",
+            "[",
+            "]",
+            ", ",
+            "\"",
+            "'",
+            "&a ",
+            "*a",
+            "!!str ",
+            "!x",
+            "|",
+            ">",
+            "#",
+            "---",
+            "${HOST}",
+            "${",
+            "~",
+            "null",
+            "0",
+            "-1",
+            "1e9",
+            ".inf",
+            ".nan",
+            "99999999999999999999999",
+            "\t",
+            "?",
+            "%",
+            "\u{feff}",
+            "\u{e4}",
+            "\u{0}",
+        ];
+        prop_oneof![
+            8 => proptest::sample::select(words.to_vec()).prop_map(str::to_owned),
+            1 => any::<char>().prop_map(String::from),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+        #[test]
+        fn no_text_makes_the_reader_panic(pieces in proptest::collection::vec(piece(), 0..60)) {
+            let text = pieces.concat();
+            if let Err(rejected) = load(&text) {
+                prop_assert!(!rejected.errors.is_empty());
+                prop_assert!(rejected.errors.iter().all(|error| error.line >= 1));
+            }
+        }
+
+        /// A right config with one place cut, doubled or replaced.
+        #[test]
+        fn no_damage_makes_the_reader_panic(from in 0..PAGE.len(), length in 0..40usize, with in piece()) {
+            let (from, to) = (PAGE.floor_char_boundary(from), PAGE.floor_char_boundary((from + length).min(PAGE.len())));
+            let text = format!("{}{with}{}", &PAGE[..from], &PAGE[to.max(from)..]);
+            let _ = load(&text);
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! `governance.db`: what must outlive the process.
+//!
+//! One SQLite file in `data_dir`, in WAL mode, so that the command line reads and writes beside a running server.
+//! Its tables: `nodes` and `overrides` (the runtime plane), `keys`, `audit`, `counters` (calendar windows only: rates and
+//! gauges start empty), `usage`. The schema grows by numbered migrations counted in `user_version`; a database of a
+//! newer version is refused, never guessed at.
+//!
+//! Durability: counters are written with `synchronous=NORMAL` (a killed process loses nothing that was committed, a
+//! power cut may lose the last commits), keys and audit with `FULL`. Money and counts are decimal texts, because
+//! SQLite's integers end at 63 bits.
+//!
+//! Invariants: no secret is ever written, only its hash; audit rows are only ever added (triggers refuse the rest).
+
+mod audit;
+mod counters;
+mod keys;
+mod planes;
+mod schema;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags};
+
+pub use audit::{AuditEntry, AuditRow};
+pub use keys::KeyRow;
+pub use planes::RuntimePlane;
+
+use crate::bounds;
+
+/// The name of the database in `data_dir`.
+pub const FILE: &str = "governance.db";
+
+/// Why the database could not be used: which one, doing what, and SQLite's reason.
+#[derive(Debug)]
+pub struct StoreError {
+    path: PathBuf,
+    doing: &'static str,
+    reason: String,
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}: cannot {}: {}", self.path.display(), self.doing, self.reason)
+    }
+}
+
+impl std::error::Error for StoreError {}
+
+/// An open database.
+pub struct Store {
+    connection: Connection,
+    path: PathBuf,
+}
+
+impl Store {
+    /// Opens the database of a `data_dir`; folder, file and tables are made where they are missing.
+    pub fn open(data_dir: &Path) -> Result<Store, StoreError> {
+        let path = data_dir.join(FILE);
+        create_private_folder(data_dir).map_err(|error| StoreError {
+            path: data_dir.to_owned(),
+            doing: "make the folder",
+            reason: error.to_string(),
+        })?;
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+            | OpenFlags::SQLITE_OPEN_CREATE
+            | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let mut store = Store::connect(path, flags)?;
+        store.doing("set up", |connection| {
+            connection.pragma_update(None, "journal_mode", "wal")?;
+            connection.pragma_update(None, "synchronous", "normal")?;
+            connection.pragma_update(None, "foreign_keys", true)
+        })?;
+        schema::migrate(&mut store)?;
+        restrict_to_owner(&store.path);
+        Ok(store)
+    }
+
+    /// Opens the database to read only, for verbs that must change nothing; `None` when there is none yet.
+    pub fn open_existing(data_dir: &Path) -> Result<Option<Store>, StoreError> {
+        let path = data_dir.join(FILE);
+        if !path.exists() {
+            return Ok(None);
+        }
+        let store = Store::connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+        schema::check_version(&store)?;
+        Ok(Some(store))
+    }
+
+    fn connect(path: PathBuf, flags: OpenFlags) -> Result<Store, StoreError> {
+        match Connection::open_with_flags(&path, flags) {
+            Ok(connection) => {
+                let store = Store { connection, path };
+                store.doing("set up", |connection| {
+                    connection.busy_timeout(Duration::from_millis(bounds::BUSY_TIMEOUT_MS))
+                })?;
+                Ok(store)
+            }
+            Err(error) => Err(StoreError { path, doing: "open", reason: error.to_string() }),
+        }
+    }
+
+    /// Moves the write-ahead log into the database, so that a stopped server leaves one file.
+    pub fn checkpoint(&self) -> Result<(), StoreError> {
+        self.doing("checkpoint", |connection| {
+            connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
+        })
+    }
+
+    /// Runs `work` on the connection and puts path and purpose on its error.
+    fn doing<T>(
+        &self,
+        doing: &'static str,
+        work: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> Result<T, StoreError> {
+        work(&self.connection).map_err(|error| self.wrong(doing, error))
+    }
+
+    /// Runs `work` in one immediate transaction, synced to the disk when `durable`.
+    fn transaction<T>(
+        &mut self,
+        doing: &'static str,
+        durable: bool,
+        work: impl FnOnce(&rusqlite::Transaction<'_>) -> rusqlite::Result<T>,
+    ) -> Result<T, StoreError> {
+        let outcome = run_transaction(&mut self.connection, durable, work);
+        outcome.map_err(|error| self.wrong(doing, error))
+    }
+
+    fn wrong(&self, doing: &'static str, error: impl fmt::Display) -> StoreError {
+        StoreError { path: self.path.clone(), doing, reason: error.to_string() }
+    }
+}
+
+fn run_transaction<T>(
+    connection: &mut Connection,
+    durable: bool,
+    work: impl FnOnce(&rusqlite::Transaction<'_>) -> rusqlite::Result<T>,
+) -> rusqlite::Result<T> {
+    connection.pragma_update(None, "synchronous", if durable { "full" } else { "normal" })?;
+    let transaction = connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+    let value = work(&transaction)?;
+    transaction.commit()?;
+    Ok(value)
+}
+
+/// The folder holds hashes of keys and what tenants spent: it is for its owner alone. One that is there already
+/// keeps its mode.
+fn create_private_folder(path: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    if path.is_dir() {
+        return Ok(());
+    }
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+/// Best effort: a folder shared on purpose keeps working when the file belongs to somebody else.
+fn restrict_to_owner(path: &Path) {
+    use std::os::unix::fs::PermissionsExt;
+    if let Err(error) = std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)) {
+        tracing::debug!(path = %path.display(), %error, "cannot restrict the database to its owner");
+    }
+}
+
+/// The time as it is stored: RFC 3339 in UTC with milliseconds, which sorts as text.
+fn stamp(at: jiff::Timestamp) -> String {
+    format!("{at:.3}")
+}
+
+#[cfg(test)]
+mod tests;
