@@ -202,7 +202,7 @@ fn of_two_overrides_of_one_instance_the_later_stays() {
 #[test]
 fn inert_limits_have_no_instance_and_are_named() {
     let limits = vec![
-        limit("at_key", "key", LimitType::QuotaRequests),
+        allowing(limit("at_key", "key", LimitType::QuotaRequests), Some(500)),
         limit("at_global", "global", LimitType::QuotaRequests),
         for_model(limit("rpm_model", "user", LimitType::Rpm), "m*"),
         for_model(limit("rpm_star", "user", LimitType::Rpm), "*"),
@@ -214,6 +214,10 @@ fn inert_limits_have_no_instance_and_are_named() {
         Ruleset::compile(1, tree, limits.clone(), Vec::new(), key_nodes).unwrap().0
     };
     let (off, on) = (compile(false), compile(true));
+    let at_leaf = Override { limit_id: LimitId::new("at_key"), node: leaf.clone(), amount: Units(5) };
+    let turned_down = off.validate_override(&at_leaf).unwrap_err();
+    assert!(turned_down.starts_with("the limit has no instance at node"), "{turned_down}");
+    assert_eq!(on.validate_override(&at_leaf), Ok(()));
     let inert =
         |ruleset: &Ruleset| ruleset.inert().map(|(limit, _)| limit.id.to_string()).collect::<Vec<_>>();
     assert_eq!(inert(&off), ["at_global", "at_key", "rpm_model"]);

@@ -138,9 +138,6 @@ fn add_part(total: u64, whole: u64, fraction: u64, scale: f64, unit: u64) -> Opt
     if fraction > 0 {
         // Go computes exactly this in float64, and truncates.
         part += (fraction as f64 * (unit as f64 / scale)) as u64;
-        if part > GO_LIMIT {
-            return None;
-        }
     }
     total.checked_add(part).filter(|sum| *sum <= GO_LIMIT)
 }
