@@ -76,3 +76,7 @@ pub const SOCKET_PATH_BYTES: usize = 107;
 
 /// Milliseconds between two attempts to write counters that could not be written.
 pub const MARKS_RETRY_MS: u64 = 500;
+
+/// Milliseconds the counters thread waits for marks before it looks whether it is told to stop. It bounds how
+/// late a stop is, and costs ten wake-ups a second.
+pub const MARKS_POLL_MS: u64 = 100;

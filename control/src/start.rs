@@ -10,7 +10,7 @@ use engine::{CounterMark, KeyRing, Ruleset};
 use crate::arm::{self, Armed};
 use crate::config::{Config, Credentials, Finding, Rejected};
 use crate::keys;
-use crate::store::Store;
+use crate::store::{RuntimePlane, Store};
 
 /// The file in `data_dir` whose lock says that a server runs on it.
 pub const LOCK_FILE: &str = "lock";
@@ -55,9 +55,11 @@ pub fn located(path: &Path, finding: &Finding) -> String {
 /// Everything that `serve` needs, loaded and checked.
 pub struct Prepared {
     /// The config.
-    pub config: Config,
+    pub config: Arc<Config>,
     /// The compiled limits, at version 1.
     pub ruleset: Arc<Ruleset>,
+    /// The runtime plane that is in force in it.
+    pub runtime: RuntimePlane,
     /// The keys that are not revoked.
     pub keys: Arc<KeyRing>,
     /// The calendar counters of an earlier run.
@@ -101,16 +103,17 @@ impl DataDirLock {
 pub fn prepare(config_path: &Path) -> Result<Prepared, StartError> {
     let loaded = Config::load(config_path, Credentials::Needed)
         .map_err(|rejected| StartError::config(config_path, &rejected))?;
-    let config = loaded.config;
+    let config = Arc::new(loaded.config);
     let mut warnings: Vec<_> = loaded.warnings.iter().map(|warning| located(config_path, warning)).collect();
     let store = Store::open(&config.data_dir)?;
     let lock = DataDirLock::take(&config.data_dir)?;
     let rows = store.keys()?;
-    let Armed { ruleset, dropped } = arm::arm(1, &config, &store.runtime_plane()?, &rows)?;
+    let runtime = store.runtime_plane()?;
+    let Armed { ruleset, dropped } = arm::arm(1, &config, &runtime, &rows)?;
     warnings.extend(dropped.iter().map(dropped_line));
     let keys = Arc::new(keys::ring(&rows)?);
     let counters = store.counters()?;
-    Ok(Prepared { config, ruleset, keys, counters, store, warnings, lock })
+    Ok(Prepared { config, ruleset, runtime, keys, counters, store, warnings, lock })
 }
 
 /// An override that was dropped, as a line.

@@ -15,7 +15,7 @@ mod prices;
 mod providers;
 mod server;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -26,6 +26,7 @@ pub use decode::{Environment, Finding};
 
 use crate::bounds;
 use crate::secret::Secret;
+use crate::start::StartError;
 use crate::yaml;
 
 /// A whole config.
@@ -133,6 +134,23 @@ pub struct BaseUrl {
     pub prefix: String,
     /// The `Host` header: the host, and the port unless it is 80.
     pub host_header: String,
+}
+
+impl BaseUrl {
+    /// The address to connect to. A name is looked up here, once: the system's resolver blocks, so this is for the
+    /// start and never for a core. Of several addresses an IPv4 one is preferred, then the resolver's order.
+    pub fn resolve(&self) -> Result<SocketAddr, StartError> {
+        if let Ok(ip) = self.host.parse::<IpAddr>() {
+            return Ok(SocketAddr::new(ip, self.port));
+        }
+        let wrong = |reason: String| StartError::new(format!("base URL host {:?}: {reason}", self.host));
+        let found: Vec<_> = (self.host.as_str(), self.port)
+            .to_socket_addrs()
+            .map_err(|error| wrong(format!("cannot be resolved: {error}")))?
+            .collect();
+        let chosen = found.iter().find(|address| address.is_ipv4()).or(found.first());
+        chosen.copied().ok_or_else(|| wrong("has no address".to_owned()))
+    }
 }
 
 /// The `governance` block.

@@ -1,0 +1,216 @@
+//! The plane as a whole, on a folder of its own: its socket, its listener, its counters.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Mutex;
+use std::sync::mpsc::{Sender, channel};
+
+use engine::{Units, WindowIndex};
+use jiff::Timestamp;
+
+use super::*;
+use crate::keys::MintRequest;
+use crate::socket::{Announced, announce_keys};
+use crate::start::{Prepared, prepare};
+
+struct House {
+    folder: tempfile::TempDir,
+    admin: SocketAddr,
+    rings: Arc<Mutex<Vec<Arc<KeyRing>>>>,
+    rulesets: Arc<Mutex<Vec<Arc<Ruleset>>>>,
+    marks: Option<Sender<Vec<CounterMark>>>,
+    plane: Option<Plane>,
+}
+
+fn free_address() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port")
+}
+
+/// A folder name that makes the socket's path longer than a socket address can be.
+const DEEP: &str = "a-folder-name-of-fifty-characters-to-fill-the-path/another-folder-name-of-fifty-chars-to-fill-the-path/data";
+
+impl House {
+    fn start(data_dir: &str, more: &str) -> House {
+        let folder = tempfile::tempdir().expect("a folder");
+        let admin = free_address();
+        // The token of the tests is a variable that every process has.
+        let text = format!("data_dir: {data_dir}\nadmin: {{ listen: \"{admin}\", token_env: PATH }}\n{more}");
+        std::fs::write(folder.path().join("gateway.yaml"), text).expect("written");
+        let mut house = House {
+            folder,
+            admin,
+            rings: Arc::default(),
+            rulesets: Arc::default(),
+            marks: None,
+            plane: None,
+        };
+        house.begin();
+        house
+    }
+
+    fn prepare(&self) -> Result<Prepared, StartError> {
+        prepare(&self.folder.path().join("gateway.yaml"))
+    }
+
+    fn begin(&mut self) -> Vec<CounterMark> {
+        let Prepared { config, ruleset, runtime, keys, counters, store, lock, .. } =
+            self.prepare().expect("prepared");
+        let (sender, receiver) = channel();
+        let (rings, rulesets) = (Arc::clone(&self.rings), Arc::clone(&self.rulesets));
+        let publish = Publish {
+            keys: Box::new(move |ring| rings.lock().expect("a lock").push(ring)),
+            ruleset: Box::new(move |ruleset| rulesets.lock().expect("a lock").push(ruleset)),
+        };
+        let setup = Setup { config, ruleset, runtime, keys, store, lock };
+        self.plane = Some(Plane::start(setup, publish, receiver).expect("started"));
+        self.marks = Some(sender);
+        counters
+    }
+
+    fn stop(&mut self) {
+        self.marks = None;
+        self.plane.take().expect("running").stop().expect("stopped");
+    }
+
+    fn data_dir(&self) -> std::path::PathBuf {
+        let text = std::fs::read_to_string(self.folder.path().join("gateway.yaml")).expect("read");
+        let line = text.lines().next().and_then(|line| line.strip_prefix("data_dir: ")).expect("a data_dir");
+        self.folder.path().join(line)
+    }
+
+    fn mint(&self) -> String {
+        let mut store = Store::open(&self.data_dir()).expect("opened");
+        let request = MintRequest { owner: "org:acme".to_owned(), ..MintRequest::default() };
+        keys::mint(&mut store, request, "test", Timestamp::now()).expect("minted").row.kid
+    }
+
+    fn ask_admin(&self, head: &str) -> String {
+        let mut stream = TcpStream::connect(self.admin).expect("connected");
+        write!(stream, "{head}\r\nHost: x\r\nConnection: close\r\n\r\n").expect("sent");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("read");
+        answer
+    }
+}
+
+fn mark(limit_id: &str, window: i64, observed: u128) -> CounterMark {
+    CounterMark {
+        limit_id: limit_id.to_owned(),
+        node: "org:acme".to_owned(),
+        model: None,
+        provider: None,
+        endpoint: None,
+        period: "day".to_owned(),
+        algorithm: "calendar_requests".to_owned(),
+        window: WindowIndex(window),
+        observed: Units(observed),
+        estimated: false,
+        unpriced: false,
+    }
+}
+
+#[test]
+fn a_minted_and_a_revoked_key_are_published_before_the_answer() {
+    for data_dir in ["data", DEEP] {
+        let mut house = House::start(data_dir, "");
+        let kid = house.mint();
+        assert_eq!(announce_keys(&house.data_dir(), &[&kid]), Announced::Published, "{data_dir}");
+        let known = |house: &House| {
+            house.rings.lock().expect("a lock").last().is_some_and(|r| r.find(&kid).is_some())
+        };
+        assert!(known(&house));
+        let mut store = Store::open(&house.data_dir()).expect("opened");
+        keys::revoke(&mut store, &kid, "test", Timestamp::now()).expect("revoked");
+        assert_eq!(announce_keys(&house.data_dir(), &[&kid]), Announced::Published);
+        assert!(!known(&house));
+        assert!(matches!(announce_keys(&house.data_dir(), &["nonsense"]), Announced::Failed(_)));
+        assert!(house.rulesets.lock().expect("a lock").is_empty(), "only key_nodes re-arms");
+        house.stop();
+        assert_eq!(announce_keys(&house.data_dir(), &[&kid]), Announced::NoServer);
+    }
+}
+
+#[test]
+fn with_key_nodes_a_minted_key_is_a_node_before_it_is_known() {
+    let governance = "governance: { enabled: true, key_nodes: true, tenants: [ { org: acme } ], limits: [ \
+                      { id: k, attach: { level: key }, type: quota_requests, amount: 1, period: year } ] }\n";
+    let mut house = House::start("data", governance);
+    let kid = house.mint();
+    assert_eq!(announce_keys(&house.data_dir(), &[&kid]), Announced::Published);
+    let ruleset = house.rulesets.lock().expect("a lock").last().cloned().expect("re-armed");
+    assert_eq!(ruleset.version(), 2);
+    let nodes: Vec<_> = ruleset.all_instances().iter().map(|instance| instance.node.to_string()).collect();
+    assert_eq!(nodes, [format!("org:acme/key:{kid}")]);
+    house.stop();
+}
+
+#[test]
+fn counters_survive_a_stop_and_the_newest_window_wins() {
+    let mut house = House::start("data", "");
+    let send = |house: &House, batch| house.marks.as_ref().expect("a sender").send(batch).expect("sent");
+    send(&house, vec![mark("a", 7, 1), mark("b", 7, 5)]);
+    send(&house, vec![mark("a", 8, 2), mark("a", 7, 9)]);
+    house.stop();
+    assert!(!house.data_dir().join(crate::socket::SOCKET_FILE).exists());
+    assert_eq!(house.begin(), [mark("a", 8, 2), mark("b", 7, 5)]);
+    // A stop that keeps the senders: what was sent before it is written all the same.
+    send(&house, vec![mark("b", 7, 6)]);
+    let sender = house.marks.take();
+    house.plane.take().expect("running").stop().expect("stopped");
+    drop(sender);
+    assert_eq!(house.begin(), [mark("a", 8, 2), mark("b", 7, 6)]);
+    house.stop();
+}
+
+#[test]
+fn a_second_server_on_one_folder_is_refused() {
+    let mut house = House::start("data", "");
+    let error = house.prepare().err().expect("refused").to_string();
+    assert!(error.contains("another server is running"), "{error}");
+    house.stop();
+    assert!(house.prepare().is_ok());
+}
+
+#[test]
+fn an_address_in_use_is_an_error_of_the_start() {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("bound");
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("gateway.yaml");
+    let text = format!("admin: {{ listen: \"{}\", token_env: PATH }}\n", taken.local_addr().expect("bound"));
+    std::fs::write(&path, text).expect("written");
+    let Prepared { config, ruleset, runtime, keys, store, lock, .. } = prepare(&path).expect("prepared");
+    let publish = Publish { keys: Box::new(|_| ()), ruleset: Box::new(|_| ()) };
+    let setup = Setup { config, ruleset, runtime, keys, store, lock };
+    let error = Plane::start(setup, publish, channel().1).err().expect("refused").to_string();
+    assert!(error.starts_with("admin.listen: cannot listen on"), "{error}");
+}
+
+#[test]
+fn the_management_listener_wants_its_token_and_says_what_it_has_not() {
+    let mut house = House::start("data", "");
+    let token = std::env::var("PATH").expect("every process has one");
+    for (head, status, part) in [
+        ("GET /tt/v1/admin/limits HTTP/1.1".to_owned(), 401, "unauthorized"),
+        ("GET /tt/v1/admin/limits HTTP/1.1\r\nAuthorization: Bearer nope".to_owned(), 401, "unauthorized"),
+        (format!("GET /tt/v1/admin/limits HTTP/1.1\r\nAuthorization: Basic {token}"), 401, "unauthorized"),
+        (
+            format!("GET /tt/v1/admin/limits HTTP/1.1\r\nauthorization: bEARER {token}"),
+            501,
+            "/tt/v1/admin/limits is not yet supported",
+        ),
+        (
+            format!("POST /tt/v1/admin/reload HTTP/1.1\r\nAuthorization: Bearer {token}"),
+            501,
+            "not yet supported",
+        ),
+        (format!("GET /elsewhere HTTP/1.1\r\nAuthorization: Bearer {token}"), 404, "not_found"),
+    ] {
+        let answer = house.ask_admin(&head);
+        assert!(
+            answer.starts_with(&format!("HTTP/1.1 {status} ")) && answer.contains(part),
+            "{head}: {answer}"
+        );
+        assert!(answer.to_lowercase().contains("content-type: application/json"), "{answer}");
+    }
+    house.stop();
+}
