@@ -49,7 +49,7 @@ pub struct Shard {
     changed: Vec<u32>,
     /// Counters at which the next look for spent ones happens.
     sweep_at: usize,
-    /// Wall clock at zero of the monotonic clock, in nanoseconds since 1970: taken once, aligns fixed windows.
+    /// Aligns fixed windows; taken once.
     epoch_offset: Option<Span>,
 }
 
@@ -89,6 +89,14 @@ impl Shard {
             sweep_at: bounds::COUNTERS_BEFORE_SWEEP,
             epoch_offset: None,
         }
+    }
+
+    /// Aligns fixed windows with the wall clock at zero of the monotonic one, in nanoseconds since 1970, as the
+    /// [`CellTable`](crate::cells::CellTable) has it. Without it the first counter takes it from its `now`.
+    #[must_use]
+    pub fn with_epoch_offset(mut self, epoch_offset: Span) -> Shard {
+        self.epoch_offset = Some(epoch_offset);
+        self
     }
 
     /// Acts on one ask. The only mutator beside [`Shard::expire`] and [`Shard::restore`].
