@@ -1,0 +1,595 @@
+//! Both gates case by case: what a refusal lists, what postures do, what a restart keeps; and gate 1 on real threads.
+//! SPEC §3 to §5.
+
+mod support;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Barrier};
+use std::thread;
+
+use engine::{
+    Admit, Algorithm, Answer, Ask, CalendarPeriod, Cause, CellTable, Conjunction, CoreId, Counted,
+    CounterMark, Enforce, Estimate, Fail, GateOnePlan, GateOneVerdict, GateTwoPlan, Limit, LimitType, Mode,
+    Monotonic, Now, PicoUsd, Reading, Refusal, Reservation, ReservationId, Selected, Settlement, Shard, Span,
+    Step, Tokens, Units, Wait, Window, Zone,
+};
+use support::{SECOND, calendar, epoch_offset, instance, limit, now, rolling, selected, sliding};
+
+fn rpm(id: &str, amount: u128) -> Limit {
+    limit(id, LimitType::Rpm, amount, sliding(60 * SECOND))
+}
+
+fn slots(id: &str, amount: u128) -> Limit {
+    limit(id, LimitType::Concurrency, amount, Window::Live)
+}
+
+fn quota(id: &str, kind: LimitType, amount: u128) -> Limit {
+    limit(id, kind, amount, calendar(CalendarPeriod::Day))
+}
+
+fn gate_one(limits: impl IntoIterator<Item = Limit>) -> Arc<GateOnePlan> {
+    CellTable::new(epoch_offset()).plan(&selected(limits))
+}
+
+fn named(refusal: &Refusal) -> Vec<(&str, u128, Wait)> {
+    let caps = refusal.tripped.iter();
+    caps.map(|cap| (cap.instance.limit.id.as_str(), cap.observed.0, cap.wait)).collect()
+}
+
+fn observed(plan: &GateOnePlan, at: u64) -> Vec<u128> {
+    plan.read(now(at)).map(|reading| reading.observed.0).collect()
+}
+
+fn refused(verdict: GateOneVerdict) -> Refusal {
+    match verdict {
+        GateOneVerdict::Refused(refusal) => refusal,
+        GateOneVerdict::Admitted(_) => panic!("admitted"),
+    }
+}
+
+fn admitted(verdict: GateOneVerdict) -> engine::Admission {
+    match verdict {
+        GateOneVerdict::Admitted(admission) => admission,
+        GateOneVerdict::Refused(refusal) => panic!("{refusal}"),
+    }
+}
+
+#[test]
+fn a_gate_one_refusal_lists_every_cap_over_and_consumes_nothing() {
+    let plan = gate_one([rpm("deep", 9), rpm("mid", 1), slots("slots", 1), rpm("wide", 9), rpm("last", 1)]);
+    let first = admitted(plan.admit(now(0)));
+    let refusal = refused(plan.admit(now(SECOND)));
+    let bucket_leaves = Wait::For(Span(60 * SECOND));
+    assert_eq!(
+        named(&refusal),
+        [("mid", 1, bucket_leaves), ("slots", 1, Wait::SOON), ("last", 1, bucket_leaves)],
+        "evaluation order, with what is over at this gate"
+    );
+    assert_eq!(refusal.refused_by().instance.limit.id.as_str(), "mid");
+    assert!(refusal.retryable(), "60 s are the horizon");
+    assert_eq!(observed(&plan, SECOND), [1, 1, 1, 1, 1]);
+    first.finish(Counted::Kept);
+    assert_eq!(observed(&plan, SECOND), [1, 1, 0, 1, 1], "the slot is free, the rates stay");
+    assert_eq!(named(&refused(plan.admit(now(SECOND)))).len(), 2);
+    admitted(plan.admit(now(61 * SECOND))).finish(Counted::GivenBack);
+    assert_eq!(observed(&plan, 61 * SECOND), [0; 5], "given back, and the first has left the window");
+}
+
+#[test]
+fn a_dropped_admission_gives_everything_back_even_in_a_panic() {
+    let plan = gate_one([
+        rpm("r", 2),
+        slots("s", 2),
+        limit("f", LimitType::Rpm, 2, rolling(SECOND, Algorithm::FixedWindow)),
+        limit("t", LimitType::Rpm, 2, rolling(SECOND, Algorithm::TokenBucket)),
+    ]);
+    let panicked = std::panic::catch_unwind(|| {
+        let _held = admitted(plan.admit(now(0)));
+        assert_eq!(observed(&plan, 0), [1; 4]);
+        std::panic::resume_unwind(Box::new("the exchange panics"));
+    });
+    assert!(panicked.is_err());
+    assert_eq!(observed(&plan, 0), [0; 4]);
+}
+
+#[test]
+fn postures_of_gate_one() {
+    let posture = |limit: Limit, mode, enforce| {
+        let mut limit = limit;
+        (limit.posture.mode, limit.posture.enforce) = (mode, enforce);
+        limit
+    };
+    let mut suspended = rpm("suspended", 1);
+    suspended.suspended = true;
+    let plan = gate_one([
+        posture(rpm("off", 1), Mode::Off, Enforce::Hard),
+        posture(rpm("shadow", 1), Mode::Shadow, Enforce::Hard),
+        posture(rpm("alert", 1), Mode::On, Enforce::AlertOnly),
+        posture(slots("alert_slots", 1), Mode::On, Enforce::AlertOnly),
+        suspended,
+        rpm("hard", 3),
+    ]);
+    let one = admitted(plan.admit(now(0)));
+    assert_eq!(one.alerts().count(), 0);
+    let two = admitted(plan.admit(now(0)));
+    assert_eq!(two.alerts().map(|id| id.as_str()).collect::<Vec<_>>(), ["alert", "alert_slots"]);
+    assert_eq!(two.shadowed().map(|id| id.as_str()).collect::<Vec<_>>(), ["shadow"]);
+    assert_eq!(observed(&plan, 0), [0, 2, 2, 2, 0, 2]);
+    let left = two.requests_left(now(0)).unwrap();
+    assert_eq!((left.limit, left.remaining, left.reset), (Units(3), Units(1), Span(61 * SECOND)));
+    admitted(plan.admit(now(0))).finish(Counted::Kept);
+    assert_eq!(named(&refused(plan.admit(now(0)))).len(), 1, "only the hard one refuses");
+    one.finish(Counted::Kept);
+    two.finish(Counted::Kept);
+    assert_eq!(observed(&plan, 0), [0, 3, 3, 0, 0, 3]);
+}
+
+#[test]
+fn an_edited_amount_keeps_the_usage_and_no_slot_is_lost() {
+    let table = CellTable::new(epoch_offset());
+    let plan = |amount| table.plan(&selected([rpm("r", amount), slots("s", amount)]));
+    let (two, three) = (plan(2), plan(3));
+    assert_eq!(table.len(), 2);
+    let held = [admitted(two.admit(now(0))), admitted(two.admit(now(0)))];
+    refused(two.admit(now(0))).refused_by();
+    let third = admitted(three.admit(now(0)));
+    assert_eq!(named(&refused(three.admit(now(0)))).len(), 2);
+    held.into_iter().for_each(|admission| admission.finish(Counted::Kept));
+    third.finish(Counted::Kept);
+    assert_eq!(observed(&two, 0), [3, 0]);
+    assert_eq!(table.sweep(Monotonic(0)), 0, "plans still know them");
+    drop((two, three));
+    assert_eq!(table.sweep(Monotonic(0)), 1, "the gauge is at zero, the rate is not");
+    assert_eq!(table.sweep(Monotonic(100 * SECOND)), 1);
+}
+
+/// 2 to 16 threads against a chain of caps: what passes is exactly the tightest amount, and nothing is lost or left.
+#[test]
+fn exactly_n_of_m_pass_a_chain_of_caps_on_any_number_of_threads() {
+    for threads in [2, 4, 16] {
+        for (amounts, each) in [([50, 7, 20], 40u64), ([3, 5, 4], 20), ([64, 64, 64], 40)] {
+            let tightest = *amounts.iter().min().unwrap();
+            let limits =
+                [rpm("a", amounts[0]), slots("s", 1_000), rpm("b", amounts[1]), rpm("c", amounts[2])];
+            let plan = gate_one(limits);
+            let (passed, barrier) = (AtomicU64::new(0), Barrier::new(threads));
+            thread::scope(|scope| {
+                for _ in 0..threads {
+                    scope.spawn(|| {
+                        barrier.wait();
+                        for _ in 0..each {
+                            match plan.admit(now(5)) {
+                                GateOneVerdict::Admitted(admission) => {
+                                    passed.fetch_add(1, Ordering::Relaxed);
+                                    admission.finish(Counted::Kept);
+                                }
+                                GateOneVerdict::Refused(refusal) => assert!(!refusal.tripped.is_empty()),
+                            }
+                        }
+                    });
+                }
+            });
+            assert_eq!(u128::from(passed.into_inner()), tightest, "{threads} threads, {amounts:?}");
+            assert_eq!(observed(&plan, 5), [tightest, 0, tightest, tightest]);
+        }
+    }
+}
+
+/// Threads that finish, give back and drop at random, never more than the slots inside; all zero at the end.
+#[test]
+fn slots_and_refunds_are_exact_under_threads() {
+    let plan = gate_one([slots("s", 3), rpm("r", 1_000_000)]);
+    let (inside, kept) = (AtomicU64::new(0), AtomicU64::new(0));
+    thread::scope(|scope| {
+        for thread in 0..8u64 {
+            let (plan, inside, kept) = (&plan, &inside, &kept);
+            scope.spawn(move || {
+                for turn in 0..5_000u64 {
+                    if let GateOneVerdict::Admitted(admission) = plan.admit(now(thread)) {
+                        assert!(inside.fetch_add(1, Ordering::SeqCst) < 3);
+                        inside.fetch_sub(1, Ordering::SeqCst);
+                        match (thread + turn) % 3 {
+                            0 => drop(admission),
+                            1 => admission.finish(Counted::GivenBack),
+                            _ => {
+                                admission.finish(Counted::Kept);
+                                kept.fetch_add(1, Ordering::Relaxed);
+                            }
+                        }
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(observed(&plan, 9), [0, u128::from(kept.into_inner())]);
+}
+
+// Gate 2 ------------------------------------------------------------------------------------------------------------
+
+/// Shards and the messages between them, delivered at once.
+struct Cores {
+    shards: Vec<Shard>,
+    sequence: u64,
+}
+
+impl Cores {
+    fn new(cores: usize) -> Cores {
+        let shards = (0..cores).map(|core| Shard::new(CoreId(core as u16), cores));
+        Cores { shards: shards.collect(), sequence: 0 }
+    }
+
+    fn send(&mut self, now: Now, owner: CoreId, ask: Ask) -> Answer {
+        let shard = &mut self.shards[usize::from(owner.0)];
+        let answer = shard.apply(now, ask);
+        shard.invariants();
+        answer
+    }
+
+    fn reserve(
+        &mut self,
+        now: Now,
+        plan: &Arc<GateTwoPlan>,
+        estimate: Estimate,
+    ) -> Result<Reservation, Refusal> {
+        self.sequence += 1;
+        let id = ReservationId::new(CoreId(0), self.sequence);
+        let deadline = now.monotonic.plus(Span(900 * SECOND));
+        let mut conjunction = Conjunction::new(id, Arc::clone(plan), estimate, deadline);
+        loop {
+            match conjunction.poll() {
+                Step::Send(owner, ask) => {
+                    let answer = self.send(now, owner, ask);
+                    conjunction.answered(owner, answer);
+                }
+                Step::Wait => panic!("everything was answered"),
+                Step::Admitted(reservation) => return Ok(reservation),
+                Step::Refused(refusal) => return Err(refusal),
+            }
+        }
+    }
+
+    fn settle(&mut self, now: Now, reservation: Reservation, settlement: Settlement) {
+        for (owner, ask) in reservation.settle(settlement) {
+            self.send(now, owner, ask);
+        }
+    }
+
+    fn void(&mut self, now: Now, reservation: Reservation) {
+        for (owner, ask) in reservation.void() {
+            self.send(now, owner, ask);
+        }
+    }
+
+    fn read(&mut self, now: Now, plan: &Arc<GateTwoPlan>) -> Vec<Reading> {
+        let mut readings = Vec::new();
+        for owner in plan.owners() {
+            match self.send(now, owner, Ask::Read { plan: Arc::clone(plan) }) {
+                Answer::Read(part) => readings.extend(part),
+                other => panic!("{other:?}"),
+            }
+        }
+        readings.sort_by_key(|(place, _)| *place);
+        readings.into_iter().map(|(_, reading)| reading).collect()
+    }
+
+    fn figures(&mut self, now: Now, plan: &Arc<GateTwoPlan>) -> Vec<(u128, u128)> {
+        self.read(now, plan).into_iter().map(|reading| (reading.observed.0, reading.held.0)).collect()
+    }
+}
+
+fn expects(tokens: u64, money: u128) -> Estimate {
+    Estimate { tokens: Tokens(tokens), money: Some(PicoUsd(money)) }
+}
+
+fn used(tokens: u64, money: u128) -> Settlement {
+    Settlement { tokens: Tokens(tokens), money: Some(PicoUsd(money)), estimated: false }
+}
+
+#[test]
+fn a_gate_two_refusal_lists_every_owners_caps_in_evaluation_order_and_leaves_nothing() {
+    for cores in [1, 2, 3, 4, 7] {
+        let ids = ["a", "b", "c", "d", "e", "f"];
+        let quotas = |amounts: [u128; 6]| {
+            let limits = ids.iter().zip(amounts);
+            GateTwoPlan::new(
+                &selected(limits.map(|(id, amount)| quota(id, LimitType::QuotaTokens, amount))),
+                cores,
+            )
+        };
+        let mut world = Cores::new(cores);
+        let first = world.reserve(now(0), &quotas([100; 6]), expects(1, 0)).unwrap();
+        world.settle(now(0), first, used(10, 0));
+        let plan = quotas([100, 10, 100, 5, 100, 1]);
+        let refusal = world.reserve(now(0), &plan, expects(1, 0)).unwrap_err();
+        let reset = Wait::For(Span(30 * SECOND));
+        assert_eq!(named(&refusal), [("b", 10, reset), ("d", 10, reset), ("f", 10, reset)], "{cores} cores");
+        assert!(refusal.tripped.iter().all(|cap| cap.cause == Cause::Over && cap.resets_at.is_some()));
+        assert_eq!(world.figures(now(0), &plan), [(10, 0); 6]);
+    }
+}
+
+#[test]
+fn others_holds_alone_refuse_with_a_short_wait_and_a_firm_cap_with_its_own() {
+    let limits = [quota("q", LimitType::QuotaTokens, 100), quota("firm", LimitType::QuotaRequests, 1)];
+    for cores in [1, 3] {
+        let mut world = Cores::new(cores);
+        let only = GateTwoPlan::new(&selected([limits[0].clone()]), cores);
+        let held = world.reserve(now(0), &only, expects(150, 0)).unwrap();
+        let refusal = world.reserve(now(0), &only, expects(150, 0)).unwrap_err();
+        assert_eq!(named(&refusal), [("q", 0, Wait::SOON)]);
+        let tripped = refusal.refused_by();
+        assert_eq!((tripped.cause, tripped.held.0), (Cause::HeldOnly, 150));
+        world.settle(now(0), held, used(15, 0));
+        let both = GateTwoPlan::new(&selected(limits.clone()), cores);
+        let one = world.reserve(now(0), &both, expects(100, 0)).unwrap();
+        let refusal = world.reserve(now(0), &both, expects(1, 0)).unwrap_err();
+        let causes: Vec<_> = refusal.tripped.iter().map(|cap| cap.cause).collect();
+        assert_eq!(causes, [Cause::HeldOnly, Cause::Over]);
+        assert_eq!(refusal.wait(), Wait::For(Span(30 * SECOND)), "until the last of them admits");
+        world.void(now(0), one);
+        assert_eq!(world.figures(now(0), &both), [(15, 0), (0, 0)], "a void gives the request back too");
+    }
+}
+
+#[test]
+fn while_under_overshoots_by_one_request_and_if_fits_never() {
+    let mut fits = quota("fits", LimitType::QuotaTokens, 165);
+    fits.admit = Admit::IfFits;
+    let plan = GateTwoPlan::new(&selected([fits]), 1);
+    let mut world = Cores::new(1);
+    let held = world.reserve(now(0), &plan, expects(150, 0)).unwrap();
+    assert_eq!(world.reserve(now(0), &plan, expects(16, 0)).unwrap_err().refused_by().cause, Cause::HeldOnly);
+    world.settle(now(0), held, used(15, 0));
+    let edge = world.reserve(now(0), &plan, expects(150, 0)).unwrap();
+    world.settle(now(0), edge, used(15, 0));
+    let over = world.reserve(now(0), &plan, expects(150, 0)).unwrap_err();
+    assert_eq!((over.refused_by().cause, over.wait()), (Cause::Over, Wait::For(Span(30 * SECOND))));
+    let never = world.reserve(now(0), &plan, expects(166, 0)).unwrap_err();
+    assert_eq!((never.wait(), never.retryable()), (Wait::Never, false));
+    let under = GateTwoPlan::new(&selected([quota("under", LimitType::QuotaTokens, 30)]), 1);
+    let one = world.reserve(now(0), &under, expects(2, 0)).unwrap();
+    world.settle(now(0), one, used(150, 0));
+    assert_eq!(world.figures(now(0), &under), [(150, 0)], "more than was held is kept");
+    assert!(world.reserve(now(0), &under, expects(2, 0)).is_err());
+}
+
+#[test]
+fn a_budget_of_a_thousandth_admits_exactly_6667_requests_of_one_token() {
+    // 0.001 USD at 0.15 USD per million tokens, sent one by one (SPEC §4.8).
+    let plan = GateTwoPlan::new(&selected([quota("b", LimitType::BudgetUsd, 1_000_000_000)]), 1);
+    let mut world = Cores::new(1);
+    let mut passed = 0;
+    while let Ok(held) = world.reserve(now(0), &plan, expects(257, 150_000 * 257)) {
+        world.settle(now(0), held, used(1, 150_000));
+        passed += 1;
+    }
+    assert_eq!(passed, 6667);
+}
+
+#[test]
+fn a_request_belongs_to_the_window_it_was_admitted_in() {
+    let limits = [
+        quota("day", LimitType::QuotaTokens, 50),
+        limit("tpm", LimitType::Tpm, 50, sliding(SECOND)),
+        quota("requests", LimitType::QuotaRequests, 5),
+    ];
+    let plan = GateTwoPlan::new(&selected(limits), 2);
+    let mut world = Cores::new(2);
+    let late = world.reserve(now(29 * SECOND), &plan, expects(2, 0)).unwrap();
+    let void = world.reserve(now(29 * SECOND), &plan, expects(2, 0)).unwrap();
+    assert_eq!(world.figures(now(29 * SECOND), &plan), [(0, 4), (0, 4), (2, 0)]);
+    let next = now(31 * SECOND); // midnight was at 30 s
+    assert_eq!(world.figures(next, &plan), [(0, 0); 3]);
+    let fresh = world.reserve(next, &plan, expects(3, 0)).unwrap();
+    world.settle(next, late, used(1000, 0));
+    world.void(next, void);
+    assert_eq!(world.figures(next, &plan), [(0, 3), (0, 3), (1, 0)]);
+    world.settle(next, fresh, used(3, 0));
+    assert_eq!(world.figures(next, &plan), [(3, 0), (3, 0), (1, 0)]);
+}
+
+#[test]
+fn a_wall_clock_set_back_reopens_nothing_and_set_forward_again_refuses_no_fresh_window() {
+    let plan = GateTwoPlan::new(&selected([quota("q", LimitType::QuotaRequests, 1)]), 1);
+    let mut world = Cores::new(1);
+    let next_day = now(60 * SECOND);
+    let held = world.reserve(next_day, &plan, expects(1, 0)).unwrap();
+    world.settle(next_day, held, used(1, 0));
+    let back = now(0);
+    let refusal = world.reserve(back, &plan, expects(1, 0)).unwrap_err();
+    assert_eq!(refusal.wait(), Wait::For(Span(86_430 * SECOND)), "the newer window still counts");
+    let later = now(86_431 * SECOND);
+    assert!(world.reserve(later, &plan, expects(1, 0)).is_ok());
+}
+
+#[test]
+fn no_price_is_the_postures_matter() {
+    for (fail, refuses) in [(Fail::Open, false), (Fail::Closed, true)] {
+        let mut budget = quota("b", LimitType::BudgetUsd, 5);
+        budget.posture.fail = fail;
+        let plan = GateTwoPlan::new(&selected([budget]), 1);
+        let mut world = Cores::new(1);
+        let unpriced = Estimate { tokens: Tokens(9), money: None };
+        match world.reserve(now(0), &plan, unpriced) {
+            Err(refusal) => {
+                assert!(refuses);
+                assert_eq!((refusal.refused_by().cause, refusal.wait()), (Cause::Unpriced, Wait::Never));
+                assert!(world.reserve(now(0), &plan, expects(9, 0)).is_ok(), "a price of zero is a price");
+            }
+            Ok(held) => {
+                assert!(!refuses);
+                assert_eq!(world.figures(now(0), &plan), [(0, 0)]);
+                world.settle(now(0), held, Settlement { tokens: Tokens(9), money: None, estimated: true });
+                let reading = world.read(now(0), &plan)[0];
+                assert_eq!((reading.observed.0, reading.unpriced, reading.estimated), (0, true, true));
+                assert!(!world.read(now(31 * SECOND), &plan)[0].unpriced, "a new window is clean");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_hold_past_its_deadline_is_voided_and_what_comes_after_changes_nothing() {
+    let limits = [
+        quota("q", LimitType::QuotaRequests, 1),
+        limit("t", LimitType::Tpm, 9, rolling(3_600 * SECOND, Algorithm::TokenBucket)),
+    ];
+    let plan = GateTwoPlan::new(&selected(limits), 1);
+    let mut world = Cores::new(1);
+    let lost = world.reserve(now(0), &plan, expects(8, 0)).unwrap();
+    world.shards[0].expire(now(899 * SECOND));
+    assert_eq!(world.shards[0].live_reservations(), 1);
+    world.shards[0].expire(now(900 * SECOND));
+    assert_eq!(world.shards[0].live_reservations(), 0);
+    world.settle(now(901 * SECOND), lost, used(8, 0));
+    assert_eq!(world.figures(now(901 * SECOND), &plan), [(0, 0), (0, 0)]);
+}
+
+#[test]
+fn tokens_by_bucket_drain_and_waits_are_true() {
+    let plan = GateTwoPlan::new(
+        &selected([limit("t", LimitType::Tpm, 60, rolling(60 * SECOND, Algorithm::TokenBucket))]),
+        1,
+    );
+    let mut world = Cores::new(1);
+    let held = world.reserve(now(0), &plan, expects(90, 0)).unwrap();
+    let left = held.tokens_left().unwrap();
+    assert_eq!((left.remaining.0, left.reset), (0, Span(90 * SECOND)));
+    assert_eq!(world.reserve(now(0), &plan, expects(1, 0)).unwrap_err().wait(), Wait::SOON);
+    // Ten seconds drain ten of the ninety; giving eighty back takes out what is left of the top.
+    world.settle(now(10 * SECOND), held, used(70, 0));
+    assert_eq!(world.figures(now(10 * SECOND), &plan), [(60, 0)]);
+    let Wait::For(wait) = world.reserve(now(10 * SECOND), &plan, expects(1, 0)).unwrap_err().wait() else {
+        panic!()
+    };
+    assert!(world.reserve(now(10 * SECOND + wait.0 - 1), &plan, expects(1, 0)).is_err());
+    let next = world.reserve(now(10 * SECOND + wait.0), &plan, expects(5, 0)).unwrap();
+    // All of it has drained by then: giving it back must not take out what is not there.
+    world.void(now(200 * SECOND), next);
+    assert_eq!(world.figures(now(200 * SECOND), &plan), [(0, 0)]);
+}
+
+#[test]
+fn fixed_windows_of_tokens_are_aligned_to_the_epoch() {
+    let plan = GateTwoPlan::new(
+        &selected([limit("t", LimitType::Tpm, 5, rolling(60 * SECOND, Algorithm::FixedWindow))]),
+        1,
+    );
+    let mut world = Cores::new(1); // it starts 30 s into a minute
+    let held = world.reserve(now(0), &plan, expects(5, 0)).unwrap();
+    world.settle(now(0), held, used(5, 0));
+    assert_eq!(
+        world.reserve(now(SECOND), &plan, expects(1, 0)).unwrap_err().wait(),
+        Wait::For(Span(29 * SECOND))
+    );
+    assert!(world.reserve(now(30 * SECOND), &plan, expects(1, 0)).is_ok());
+}
+
+#[test]
+fn marks_survive_a_restart_onto_another_number_of_cores() {
+    let zone = Zone::named("Asia/Tokyo").unwrap();
+    let month = Window::Calendar { period: CalendarPeriod::Month, zone };
+    let limits = || {
+        [
+            quota("q", LimitType::QuotaRequests, 9),
+            limit("b", LimitType::BudgetUsd, 900, month.clone()),
+            limit("t", LimitType::Tpm, 900, sliding(SECOND)),
+        ]
+    };
+    let mut world = Cores::new(3);
+    let plan = GateTwoPlan::new(&selected(limits()), 3);
+    let held = world.reserve(now(0), &plan, expects(5, 70)).unwrap();
+    let still = world.reserve(now(0), &plan, expects(5, 70)).unwrap();
+    world.settle(now(0), held, Settlement { estimated: true, ..used(5, 77) });
+    let marks: Vec<CounterMark> = world.shards.iter_mut().flat_map(Shard::take_marks).collect();
+    assert_eq!(marks.len(), 2, "only calendar counters outlive a restart: {marks:?}");
+    assert!(world.shards.iter_mut().all(|shard| shard.take_marks().is_empty()), "each change once");
+    world.settle(now(0), still, used(1, 1));
+    let later: Vec<CounterMark> = world.shards.iter_mut().flat_map(Shard::take_marks).collect();
+    assert_eq!(
+        later.iter().map(|mark| mark.observed.0).collect::<Vec<_>>(),
+        [78],
+        "the quota had not changed"
+    );
+    let mut restarted = Cores::new(2);
+    for mark in marks.into_iter().chain(later) {
+        let taken: Vec<bool> =
+            restarted.shards.iter_mut().map(|shard| shard.restore(now(0), mark.clone())).collect();
+        assert_eq!(taken.iter().filter(|taken| **taken).count(), 1, "its owner takes it");
+    }
+    let plan = GateTwoPlan::new(&selected(limits()), 2);
+    let readings = restarted.read(now(SECOND), &plan);
+    let shown: Vec<_> =
+        readings.iter().map(|reading| (reading.observed.0, reading.held.0, reading.estimated)).collect();
+    assert_eq!(shown, [(2, 0, false), (78, 0, true), (0, 0, false)]);
+    let resets: Vec<_> = readings.iter().map(|reading| reading.resets_at.map(|at| at.to_string())).collect();
+    let wanted = [Some("2026-03-29T00:00:00Z"), Some("2026-03-31T15:00:00Z"), None];
+    assert_eq!(resets, wanted.map(|at| at.map(str::to_owned)));
+    assert_eq!(restarted.read(now(31 * SECOND), &plan)[0].observed.0, 0, "the day has passed");
+}
+
+#[test]
+fn resets_are_told_of_counters_that_do_not_exist_and_reading_makes_none() {
+    let plan = GateTwoPlan::new(&selected([quota("q", LimitType::QuotaRequests, 9)]), 1);
+    let mut world = Cores::new(1);
+    let reading = world.read(now(0), &plan)[0];
+    assert_eq!(reading.resets_at.unwrap().to_string(), "2026-03-29T00:00:00Z");
+    let mut never = quota("q", LimitType::QuotaTokens, 9);
+    never.admit = Admit::IfFits;
+    assert!(world.reserve(now(0), &GateTwoPlan::new(&selected([never]), 1), expects(10, 0)).is_err());
+    assert_eq!(world.shards[0].counters(), 0, "neither does a refusal");
+}
+
+#[test]
+fn counters_that_clients_name_are_bounded() {
+    let many = |range: std::ops::Range<usize>| {
+        range.map(|index| instance(quota("q", LimitType::QuotaTokens, 9), &format!("org:o{index}")))
+    };
+    let mut world = Cores::new(1);
+    let half = engine::bounds::COUNTERS_A_SHARD / 2;
+    for index in 0..half * 2 {
+        let plan = GateTwoPlan::new(&Selected(many(index..index + 1).collect()), 1);
+        let answer = world.shards[0].apply(
+            now(0),
+            Ask::Reserve {
+                id: ReservationId(index as u64),
+                plan,
+                estimate: expects(1, 0),
+                deadline: Monotonic(900 * SECOND),
+                final_round: false,
+            },
+        );
+        assert!(matches!(answer, Answer::Reserved(_)));
+        if index < half {
+            world.shards[0]
+                .apply(now(0), Ask::Settle { id: ReservationId(index as u64), settlement: used(1, 0) });
+        }
+    }
+    let more = |fail| {
+        let mut limit = quota("other", LimitType::QuotaTokens, 9);
+        limit.posture.fail = fail;
+        GateTwoPlan::new(&selected([limit]), 1)
+    };
+    world.sequence = 1 << 40;
+    let deadline = Monotonic(SECOND);
+    let ask = |plan, id| Ask::Reserve {
+        id: ReservationId(id),
+        plan,
+        estimate: expects(1, 0),
+        deadline,
+        final_round: false,
+    };
+    let Answer::Refused(partial) = world.shards[0].apply(now(0), ask(more(Fail::Closed), 1 << 40)) else {
+        panic!()
+    };
+    assert_eq!(partial.tripped[0].1.cause, Cause::Unavailable);
+    assert!(matches!(world.shards[0].apply(now(0), ask(more(Fail::Open), 1 << 41)), Answer::Reserved(_)));
+    world.shards[0].take_marks();
+    world.shards[0].expire(now(899 * SECOND)); // midnight has passed: what is settled says nothing any more
+    assert_eq!(world.shards[0].counters(), half, "those in use are kept");
+    assert!(matches!(
+        world.shards[0].apply(now(899 * SECOND), ask(more(Fail::Closed), 1 << 42)),
+        Answer::Reserved(_)
+    ));
+    world.shards[0].invariants();
+}
