@@ -331,17 +331,18 @@ impl RequestHead {
     }
 }
 
-/// A line that is `... HTTP/d.d` with other digits is a version we do not speak; else it is no HTTP.
+/// A line of three words that ends in `HTTP/d.d` with other digits is a version we do not speak; anything
+/// else is no HTTP.
 fn version_error(head: &[u8]) -> HeadError {
     let line = head.split(|byte| *byte == b'\r').next().unwrap_or(head);
-    let word = line.rsplit(|byte| *byte == b' ').next().unwrap_or(line);
-    match word {
-        [b'H', b'T', b'T', b'P', b'/', major, b'.', minor]
-            if major.is_ascii_digit() && minor.is_ascii_digit() =>
+    let mut words = line.split(|byte| *byte == b' ');
+    match (words.next(), words.next(), words.next(), words.next()) {
+        (Some(_), Some(_), Some([b'H', b'T', b'T', b'P', b'/', major, b'.', minor]), None)
+            if major.is_ascii_digit() && minor.is_ascii_digit() && [*major, *minor] != *b"11" =>
         {
             HeadError { status: 505, reason: "only HTTP/1.0 and HTTP/1.1 are spoken here" }
         }
-        _ => HeadError::bad("the start line does not name an HTTP version"),
+        _ => HeadError::bad("the start line is malformed"),
     }
 }
 
