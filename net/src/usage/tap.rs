@@ -172,7 +172,8 @@ impl Tap {
                 Piece::Data(data) => self.capture.feed(data, &mut self.report),
                 Piece::DataLineEnd => self.capture.feed(b"\n", &mut self.report),
                 Piece::EventEnd => {
-                    self.dropped = self.withhold && !self.passing && self.report.is_closing_event();
+                    let fits = !self.passing && self.held.len() + at - from <= MAX_WITHHELD_EVENT_BYTES;
+                    self.dropped = self.withhold && fits && self.report.is_closing_event();
                     self.capture.restart();
                     self.report.next_event();
                     self.passing = false;
