@@ -1,0 +1,156 @@
+//! The command line, as SPEC §1 has it.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use control::keys;
+use jiff::SignedDuration;
+
+/// An inline governor in front of model backends: every cap of a tenancy chain, checked before the request goes out.
+#[derive(Debug, Parser)]
+#[command(name = "tokentriage", version, arg_required_else_help = true)]
+pub struct Arguments {
+    /// The config file; else tokentriage.yaml in this folder, else the file that TT_CONFIG names
+    #[arg(long, global = true, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// What to do.
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+/// The verbs.
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Start a model backend and a gateway in front of it, and print curl lines to try
+    Demo(DemoArguments),
+    /// Run the gateway
+    Serve(ServeArguments),
+    /// Check a config: every error at once, one a line
+    Validate(ValidateArguments),
+    /// Look at what the limits compile to
+    Govern {
+        /// What to look at.
+        #[command(subcommand)]
+        verb: GovernVerb,
+    },
+    /// Mint, list and revoke virtual keys
+    Keys {
+        /// What to do with keys.
+        #[command(subcommand)]
+        verb: KeysVerb,
+    },
+    /// Print the audit trail
+    Audit(AuditArguments),
+}
+
+/// `demo`.
+#[derive(Debug, Args)]
+pub struct DemoArguments {}
+
+/// `serve`.
+#[derive(Debug, Args)]
+pub struct ServeArguments {}
+
+/// `validate`.
+#[derive(Debug, Args)]
+pub struct ValidateArguments {
+    /// Treat warnings as errors
+    #[arg(long)]
+    pub strict: bool,
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `govern ...`.
+#[derive(Debug, Subcommand)]
+pub enum GovernVerb {
+    /// The compiled instances in evaluation order; with a node or key, what one request would meet
+    Preview(PreviewArguments),
+}
+
+/// `govern preview`.
+#[derive(Debug, Args)]
+pub struct PreviewArguments {
+    /// The node of a request; __global is traffic without a key
+    #[arg(long, group = "subject")]
+    pub node: Option<String>,
+    /// The key of a request, by its kid
+    #[arg(long, group = "subject", value_name = "KID")]
+    pub key: Option<String>,
+    /// The model that the request asks for
+    #[arg(long, requires = "subject")]
+    pub model: Option<String>,
+    /// The path that it goes to, such as /v1/chat/completions
+    #[arg(long, requires = "subject")]
+    pub endpoint: Option<String>,
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `keys ...`.
+#[derive(Debug, Subcommand)]
+pub enum KeysVerb {
+    /// Mint a key; its secret is shown this once
+    Mint(MintArguments),
+    /// List all keys, revoked ones too
+    List {
+        /// Print one JSON document
+        #[arg(long)]
+        json: bool,
+    },
+    /// Revoke a key
+    Revoke {
+        /// The key's public id, vk_ and 12 letters and digits
+        kid: String,
+        /// Print one JSON document
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// `keys mint`.
+#[derive(Debug, Args)]
+pub struct MintArguments {
+    /// The node that the key belongs to, such as org:acme/team:ml
+    #[arg(long, value_parser = keys::parse_owner)]
+    pub owner: String,
+    /// Models it may ask for: patterns, separated by commas
+    #[arg(long, value_name = "PATTERNS", value_parser = patterns)]
+    pub models: Option<Patterns>,
+    /// Providers it may reach: patterns, separated by commas
+    #[arg(long, value_name = "PATTERNS", value_parser = patterns)]
+    pub providers: Option<Patterns>,
+    /// Endpoints it may call: patterns, separated by commas
+    #[arg(long, value_name = "PATTERNS", value_parser = patterns)]
+    pub endpoints: Option<Patterns>,
+    /// Let it call endpoints that the gateway does not understand
+    #[arg(long)]
+    pub allow_passthrough: bool,
+    /// When it stops working: a time from now, such as 90s, 24h or 30d
+    #[arg(long, value_name = "TIME", value_parser = keys::parse_expiry)]
+    pub expires: Option<SignedDuration>,
+    /// A name for people
+    #[arg(long)]
+    pub name: Option<String>,
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// A list of patterns, as one argument.
+#[derive(Clone, Debug)]
+pub struct Patterns(pub Vec<String>);
+
+fn patterns(text: &str) -> Result<Patterns, String> {
+    keys::parse_patterns(text).map(Patterns)
+}
+
+/// `audit`.
+#[derive(Debug, Args)]
+pub struct AuditArguments {
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
