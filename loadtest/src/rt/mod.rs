@@ -54,6 +54,11 @@ pub fn block_on<F: Future>(main: F) -> io::Result<F::Output> {
             return Ok(runtime.block_on(main));
         }
     }
+    block_on_epoll(main)
+}
+
+/// The same without io_uring.
+fn block_on_epoll<F: Future>(main: F) -> io::Result<F::Output> {
     let mut runtime = monoio::RuntimeBuilder::<monoio::LegacyDriver>::new().enable_timer().build()?;
     Ok(runtime.block_on(main))
 }
@@ -74,3 +79,6 @@ pub async fn sleep(duration: Duration) {
 pub async fn before<F: Future>(deadline: Instant, work: F) -> Option<F::Output> {
     monoio::time::timeout_at(monoio::time::Instant::from_std(deadline), work).await.ok()
 }
+
+#[cfg(test)]
+mod tests;
