@@ -91,8 +91,8 @@ fn client(rig: &Rig, seed: u64, tally: &Tally) {
         match stage {
             0..=2 => {}
             3 => connection.half_close(),
-            4 => drop(connection.read_head()),
-            5 => drop(connection.read_until(b"data: ")),
+            5 if streams => drop(connection.read_until(b"data: ")),
+            4 | 5 => drop(connection.read_head()),
             _ => {
                 if connection.try_read().is_ok_and(|answer| answer.complete && answer.status == 200) {
                     tally.answered.fetch_add(1, Ordering::Relaxed);

@@ -180,7 +180,7 @@ fn what_is_too_large() {
                 bytes: request("POST", CHAT, &[("Authorization", &key.bearer())], too_long.as_bytes()),
                 statuses: &[413],
                 code: None,
-                connection: Ends,
+                connection: MayGoOn,
             },
             Case {
                 name: "a length above the bound, and no body",

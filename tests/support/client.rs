@@ -80,6 +80,12 @@ impl Connection {
         self.read()
     }
 
+    /// [`Self::ask`], or why no response came.
+    pub fn try_ask(&mut self, bytes: &[u8]) -> Result<Response, String> {
+        self.send(bytes);
+        self.try_read()
+    }
+
     /// Reads one response; interim ones (1xx) are skipped.
     ///
     /// # Panics

@@ -105,8 +105,9 @@ impl Gateway {
             let child = self.child.as_mut().expect("just started");
             let over = child.try_wait().expect("a child of ours");
             assert!(over.is_none(), "the gateway ended with {over:?}: {}", self.log());
-            let open = std::net::TcpStream::connect(("127.0.0.1", self.port)).is_ok();
-            (open && self.get("/tt/v1/readyz", None).status == 200).then_some(())
+            let Ok(_) = std::net::TcpStream::connect(("127.0.0.1", self.port)) else { return None };
+            let answer = self.connect().try_ask(&request("GET", "/tt/v1/readyz", &[], b""));
+            answer.is_ok_and(|answer| answer.status == 200).then_some(())
         });
     }
 
