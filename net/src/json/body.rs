@@ -201,12 +201,12 @@ fn folds_to(name: &str, known: &str) -> bool {
 /// Every [`BodyError`] is a 400 with its text as the message.
 pub fn read_body(bytes: &[u8], endpoint: Endpoint) -> Result<BodyFacts, BodyError> {
     let mut scanner = Scanner::new(bytes)?;
-    let start = match scanner.next()? {
+    let start = match scanner.token()? {
         Token::ObjectStart(at) => at,
         _ => {
             // Not an object; but if it is no JSON either, that is the better answer.
             scanner.leave(0)?;
-            scanner.next()?;
+            scanner.token()?;
             return Err(BodyError::NotAnObject);
         }
     };
@@ -226,7 +226,7 @@ pub fn read_body(bytes: &[u8], endpoint: Endpoint) -> Result<BodyFacts, BodyErro
         seen: 0,
     };
     loop {
-        match reader.scanner.next()? {
+        match reader.scanner.token()? {
             Token::Key(key) => reader.member(&key)?,
             Token::End => break,
             _ => {}
@@ -290,7 +290,7 @@ impl<'a> Reader<'a> {
     /// The next token, with a container passed over to its end.
     fn value(&mut self) -> Result<Token<'a>, BodyError> {
         let base = self.scanner.depth();
-        let token = self.scanner.next()?;
+        let token = self.scanner.token()?;
         self.scanner.leave(base)?;
         Ok(token)
     }
@@ -332,7 +332,7 @@ impl<'a> Reader<'a> {
 
     fn stream_options(&mut self) -> Result<(), BodyError> {
         let base = self.scanner.depth();
-        let inside = match self.scanner.next()? {
+        let inside = match self.scanner.token()? {
             Token::ObjectStart(at) => at + 1,
             Token::Null(at) => {
                 self.facts.stream_options = StreamOptions::Null(at..at + 4);
@@ -342,11 +342,11 @@ impl<'a> Reader<'a> {
         };
         let (mut empty, mut include_usage) = (true, None);
         while self.scanner.depth() > base {
-            let Token::Key(key) = self.scanner.next()? else { continue };
+            let Token::Key(key) = self.scanner.token()? else { continue };
             empty = false;
             let wanted = key.is("include_usage");
             let depth = self.scanner.depth();
-            let value = self.scanner.next()?;
+            let value = self.scanner.token()?;
             let from = match value {
                 Token::Bool(_, at) | Token::Null(at) | Token::Number(_, at) | Token::ObjectStart(at) => at,
                 Token::Str(text) => text.from - 1,
@@ -367,11 +367,11 @@ impl<'a> Reader<'a> {
     /// deeper down; the largest is kept, so no reader can use more than was held for.
     fn options(&mut self) -> Result<(), BodyError> {
         let base = self.scanner.depth();
-        if !matches!(self.scanner.next()?, Token::ObjectStart(_)) {
+        if !matches!(self.scanner.token()?, Token::ObjectStart(_)) {
             return Ok(self.scanner.leave(base)?);
         }
         while self.scanner.depth() > base {
-            let Token::Key(key) = self.scanner.next()? else { continue };
+            let Token::Key(key) = self.scanner.token()? else { continue };
             if key.is("num_predict") {
                 self.cap("num_predict", true)?;
             } else {
@@ -387,7 +387,7 @@ impl<'a> Reader<'a> {
         let base = self.scanner.depth();
         loop {
             let in_array = self.scanner.in_array();
-            match self.scanner.next()? {
+            match self.scanner.token()? {
                 Token::Str(text) if !is_inline_media(&text) => self.count(text.decoded_bytes()),
                 Token::Number(..) if in_array => self.count(BYTES_PER_TOKEN),
                 Token::Key(key) => {

@@ -217,7 +217,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// The next token.
-    pub fn next(&mut self) -> Scanned<Token<'a>> {
+    pub fn token(&mut self) -> Scanned<Token<'a>> {
         let mut byte = self.skip_blanks();
         if self.expect == Expect::CommaOrEnd {
             match byte {
@@ -376,7 +376,7 @@ impl<'a> Scanner<'a> {
     pub fn skip_value(&mut self) -> Scanned<()> {
         let base = self.depth;
         loop {
-            self.next()?;
+            self.token()?;
             if self.depth <= base && matches!(self.expect, Expect::CommaOrEnd | Expect::End) {
                 return Ok(());
             }
@@ -386,7 +386,7 @@ impl<'a> Scanner<'a> {
     /// Pass over what is left of the containers down to `depth`.
     pub fn leave(&mut self, depth: usize) -> Scanned<()> {
         while self.depth > depth {
-            self.next()?;
+            self.token()?;
         }
         Ok(())
     }

@@ -11,7 +11,7 @@ use proptest::prelude::*;
 
 fn scan(bytes: &[u8]) -> Result<(), ScanError> {
     let mut scanner = Scanner::new(bytes)?;
-    while scanner.next()? != Token::End {}
+    while scanner.token()? != Token::End {}
     Ok(())
 }
 
@@ -19,7 +19,7 @@ fn scan(bytes: &[u8]) -> Result<(), ScanError> {
 fn skip(bytes: &[u8]) -> Result<(), ScanError> {
     let mut scanner = Scanner::new(bytes)?;
     scanner.skip_value()?;
-    scanner.next().map(|_| ())
+    scanner.token().map(|_| ())
 }
 
 #[test]
