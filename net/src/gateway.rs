@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use engine::CoreId;
-use engine::KeyRing;
 use engine::Span;
 use engine::cells::CellTable;
 use engine::shard::CounterMark;
+use engine::{KeyRing, Ruleset};
 use tracing::{error, info, warn};
 
 use crate::clock::Clock;
@@ -134,6 +134,12 @@ impl Publisher {
         self.shared.snapshot.store(Arc::new(snapshot));
     }
 
+    /// Puts a new ruleset in force for every request that begins from now on, all else as it is.
+    pub fn publish_ruleset(&self, ruleset: Arc<Ruleset>) {
+        let current = self.shared.snapshot.load_full();
+        self.publish(Snapshot { version: ruleset.version(), ruleset, ..Snapshot::clone(&current) });
+    }
+
     /// Puts a new key ring in force at once.
     pub fn publish_keys(&self, keys: Arc<KeyRing>) {
         self.shared.keys.store(keys);
@@ -158,6 +164,8 @@ async fn serve_core(core: Rc<Core>, listener: TcpListener) {
         core.collect();
     }
     acceptor.stop();
+    // The accept ends and its socket is closed within a turn of the runtime.
+    core.tick(DRAIN_TICK).await;
     let until = Instant::now() + core.armed().snapshot.http.drain_timeout;
     while core.connections() > 0 && Instant::now() < until {
         core.close_idle();

@@ -44,8 +44,8 @@ pub struct HttpBounds {
     pub drain_timeout: Duration,
 }
 
-/// Everything a request is judged and forwarded by.
-#[derive(Debug)]
+/// Everything a request is judged and forwarded by. Cheap to clone but for the list of backends.
+#[derive(Debug, Clone)]
 pub struct Snapshot {
     /// Ascending with each publication.
     pub version: u64,
@@ -71,7 +71,7 @@ impl Snapshot {
 }
 
 /// One provider of the configuration.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Backend {
     /// The provider's id.
     pub id: ProviderId,

@@ -9,7 +9,7 @@
 //! [400]; codings other than `chunked` and CONNECT [501]; an unknown expectation [417]; more than 128
 //! lines or more bytes than the bound [431]; an HTTP version other than 1.0 and 1.1 [505].
 
-use super::headers::{ConnectionOptions, Declared, Header, Lines, Role, declared};
+use super::headers::{ConnectionOptions, Declared, Header, Lines, RawLine, Role, declared};
 use super::target::{self, Target};
 use crate::bounds::{MAX_HEADER_LINES, MAX_LEADING_EMPTY_LINES};
 use std::fmt;
@@ -234,9 +234,9 @@ impl RequestHead {
 
     /// RFC 9112 §3.2: exactly one `Host` in 1.1, at most one in 1.0, and it agrees with the target.
     fn check_host(&self) -> Result<(), HeadError> {
-        let mut hosts = self.lines.iter().filter(|header| header.role == Role::Host);
+        let mut hosts = self.lines.values(Role::Host);
         let host = match (hosts.next(), hosts.next()) {
-            (Some(host), None) => host.value,
+            (Some(host), None) => host,
             (None, _) if self.version == Version::Http10 => return Ok(()),
             (None, _) => return Err(HeadError::bad("there is no Host header")),
             _ => return Err(HeadError::bad("there is more than one Host header")),
@@ -255,8 +255,8 @@ impl RequestHead {
     /// Whether a 100 is waited for (RFC 9110 §10.1.1; a 1.0 client's expectation is ignored).
     fn expectation(&self) -> Result<bool, HeadError> {
         let mut expects = false;
-        for header in self.lines.iter().filter(|header| header.role == Role::Expect) {
-            if !header.value.eq_ignore_ascii_case(b"100-continue") {
+        for value in self.lines.values(Role::Expect) {
+            if !value.eq_ignore_ascii_case(b"100-continue") {
                 return Err(HeadError { status: 417, reason: "the only known expectation is 100-continue" });
             }
             expects = self.version == Version::Http11;
@@ -326,7 +326,7 @@ impl RequestHead {
         self.continues
     }
 
-    pub(super) fn end_to_end(&self) -> impl Iterator<Item = Header<'_>> {
+    pub(super) fn end_to_end(&self) -> impl Iterator<Item = RawLine<'_>> {
         self.lines.end_to_end(self.connection)
     }
 }

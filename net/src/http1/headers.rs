@@ -82,25 +82,33 @@ const NAMED: [(&str, Role); 33] = [
     ("anthropic-ratelimit-tokens-reset", Role::AnthropicRateLimit),
 ];
 
-/// One bit for each length that a named header has: most names are dismissed by it.
-const NAMED_LENGTHS: u64 = {
-    let (mut lengths, mut at) = (0u64, 0);
-    while at < NAMED.len() {
-        lengths |= 1 << NAMED[at].0.len();
-        at += 1;
+/// The longest name that has a role.
+const LONGEST_NAME: usize = 39;
+
+/// For each length, where its names begin in NAMED (they are sorted by length): most names are dismissed
+/// by their length alone, the others compared with two or three.
+const BY_LENGTH: [u8; LONGEST_NAME + 2] = {
+    let mut starts = [0; LONGEST_NAME + 2];
+    let (mut length, mut at) = (0, 0);
+    while length < starts.len() {
+        while at < NAMED.len() && NAMED[at].0.len() < length {
+            at += 1;
+        }
+        starts[length] = at as u8;
+        length += 1;
     }
-    lengths
+    starts
 };
 
 impl Role {
     /// The role of a header name, in any case.
     pub fn of(name: &str) -> Role {
-        if name.len() > 63 || NAMED_LENGTHS & (1 << name.len()) == 0 {
+        if name.len() > LONGEST_NAME {
             return Role::Other;
         }
-        NAMED
+        NAMED[usize::from(BY_LENGTH[name.len()])..usize::from(BY_LENGTH[name.len() + 1])]
             .iter()
-            .find(|(named, _)| named.len() == name.len() && named.eq_ignore_ascii_case(name))
+            .find(|(named, _)| named.eq_ignore_ascii_case(name))
             .map_or(Role::Other, |(_, role)| *role)
     }
 }
@@ -120,6 +128,8 @@ pub struct Header<'a> {
 struct Line {
     name: (u32, u32),
     value: (u32, u32),
+    /// Where the line ends, CRLF included: the next one begins there.
+    end: u32,
     role: Role,
 }
 
@@ -144,8 +154,14 @@ impl Lines {
         self.lines.extend(parsed.iter().map(|header| Line {
             name: span(header.name.as_bytes()),
             value: span(header.value.trim_ascii()),
+            end: 0,
             role: Role::of(header.name),
         }));
+        let mut end = head.len().saturating_sub(2) as u32; // the empty line's CRLF
+        for line in self.lines.iter_mut().rev() {
+            line.end = end;
+            end = line.name.0;
+        }
     }
 
     pub(super) fn slice(&self, (from, to): (u32, u32)) -> &[u8] {
@@ -164,8 +180,13 @@ impl Lines {
         })
     }
 
+    /// The values of the lines with a role, in order.
+    pub(super) fn values(&self, role: Role) -> impl Iterator<Item = &[u8]> {
+        self.lines.iter().filter(move |line| line.role == role).map(|line| self.slice(line.value))
+    }
+
     pub(super) fn first(&self, role: Role) -> Option<&[u8]> {
-        self.lines.iter().find(|line| line.role == role).map(|line| self.slice(line.value))
+        self.values(role).next()
     }
 
     pub(super) fn get(&self, name: &str) -> Option<&[u8]> {
@@ -188,19 +209,51 @@ impl Lines {
     }
 
     fn nominated(&self) -> impl Iterator<Item = &[u8]> {
-        self.lines
-            .iter()
-            .filter(|line| line.role == Role::Connection)
-            .flat_map(|line| list(self.slice(line.value)))
+        self.values(Role::Connection).flat_map(list)
     }
 
     /// The lines that may be passed on: not hop-by-hop, not framing, not nominated by `Connection`.
-    pub(super) fn end_to_end(&self, options: ConnectionOptions) -> impl Iterator<Item = Header<'_>> {
-        self.iter().filter(move |header| match header.role {
-            Role::HopByHop | Role::Connection | Role::TransferEncoding | Role::ContentLength => false,
-            _ if !options.nominates => true,
-            _ => !self.nominated().any(|name| name.eq_ignore_ascii_case(header.name.as_bytes())),
+    pub(super) fn end_to_end(&self, options: ConnectionOptions) -> impl Iterator<Item = RawLine<'_>> {
+        self.lines.iter().filter_map(move |line| {
+            match line.role {
+                Role::HopByHop | Role::Connection | Role::TransferEncoding | Role::ContentLength => {
+                    return None;
+                }
+                _ if !options.nominates => {}
+                _ => {
+                    let named = self.slice(line.name);
+                    if self.nominated().any(|name| name.eq_ignore_ascii_case(named)) {
+                        return None;
+                    }
+                }
+            }
+            Some(RawLine { lines: self, line })
         })
+    }
+}
+
+/// A line that is passed on.
+pub(super) struct RawLine<'a> {
+    lines: &'a Lines,
+    line: &'a Line,
+}
+
+impl<'a> RawLine<'a> {
+    pub(super) fn role(&self) -> Role {
+        self.line.role
+    }
+
+    pub(super) fn name(&self) -> &'a str {
+        self.lines.text(self.line.name)
+    }
+
+    pub(super) fn value(&self) -> &'a [u8] {
+        self.lines.slice(self.line.value)
+    }
+
+    /// The whole line as it was sent, with its CRLF.
+    pub(super) fn raw(&self) -> &'a [u8] {
+        self.lines.slice((self.line.name.0, self.line.end))
     }
 }
 
@@ -231,17 +284,11 @@ pub(super) enum Declared {
 
 /// Decide a message's framing headers, as RFC 9112 §6.3 does, with every MAY decided as a refusal.
 pub(super) fn declared(lines: &Lines, http10: bool) -> Declared {
-    let mut length: Option<&[u8]> = None;
-    let mut coding: Option<&[u8]> = None;
-    for header in lines.iter() {
-        let slot = match header.role {
-            Role::ContentLength => &mut length,
-            Role::TransferEncoding => &mut coding,
-            _ => continue,
-        };
-        if slot.replace(header.value).is_some() {
-            return Declared::Ambiguous("Content-Length or Transfer-Encoding is given twice");
-        }
+    let (mut lengths, mut codings) =
+        (lines.values(Role::ContentLength), lines.values(Role::TransferEncoding));
+    let (length, coding) = (lengths.next(), codings.next());
+    if lengths.next().or(codings.next()).is_some() {
+        return Declared::Ambiguous("Content-Length or Transfer-Encoding is given twice");
     }
     match (length, coding) {
         (None, None) => Declared::Nothing,

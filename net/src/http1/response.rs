@@ -4,7 +4,7 @@
 //! and becomes a 502: relaying it would let a broken backend put words into another client's answer.
 
 use super::head::{HeadBounds, HeadError, HeadProgress, HeadSearch, Version, parse_error};
-use super::headers::{ConnectionOptions, Declared, Header, Lines, Role, declared};
+use super::headers::{ConnectionOptions, Declared, Header, Lines, RawLine, Role, declared};
 use crate::bounds::MAX_HEADER_LINES;
 use std::mem::MaybeUninit;
 
@@ -134,7 +134,7 @@ impl ResponseHead {
         self.lines.first(role)
     }
 
-    pub(super) fn end_to_end(&self) -> impl Iterator<Item = Header<'_>> {
+    pub(super) fn end_to_end(&self) -> impl Iterator<Item = RawLine<'_>> {
         self.lines.end_to_end(self.connection)
     }
 }

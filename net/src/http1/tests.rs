@@ -449,7 +449,7 @@ fn a_backend_gets_what_is_end_to_end_and_only_its_own_credential() {
         "POST /v1/%63hat/completions?a=%2f HTTP/1.1\r\nHost: gateway\r\nConnection: keep-alive, X-Mine\r\n\
          X-Mine: 1\r\nKeep-Alive: timeout=5\r\nProxy-Authorization: Basic eA==\r\nTE: trailers\r\n\
          Trailer: X\r\nUpgrade: h2c\r\nProxy-Connection: keep-alive\r\nauthorization: Bearer tt_secret\r\n\
-         X-API-Key: tt_secret\r\napi-key: tt_secret\r\nX-kEPT: b  c\r\nx-kept: \u{e9}\r\n\
+         X-API-Key: tt_secret\r\napi-key: tt_secret\r\nX-kEPT: b  c\r\nx-kept:\t\u{e9} \r\n\
          Accept-Encoding: br, GZIP\r\nExpect: 100-continue\r\nContent-Length: 9\r\nUser-Agent: t/1\r\n\r\n",
     );
     let written = |credential, accept_encoding, body_bytes| {
@@ -466,7 +466,7 @@ fn a_backend_gets_what_is_end_to_end_and_only_its_own_credential() {
         String::from_utf8(out).unwrap()
     };
     let front = "POST /base/v1/chat/completions?a=%2f HTTP/1.1\r\nHost: 10.0.0.1:8000\r\nX-kEPT: b  c\r\n\
-                 x-kept: \u{e9}\r\nUser-Agent: t/1\r\n";
+                 x-kept:\t\u{e9} \r\nUser-Agent: t/1\r\n";
     assert_eq!(
         written(ProviderCredential::Bearer("sk"), AcceptEncoding::GzipIfAsked, Some(12)),
         format!("{front}Accept-Encoding: gzip\r\nAuthorization: Bearer sk\r\nContent-Length: 12\r\n\r\n")

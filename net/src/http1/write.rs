@@ -61,11 +61,11 @@ pub fn write_request(out: &mut Vec<u8>, request: &UpstreamRequest<'_>) {
     out.extend_from_slice(b" HTTP/1.1\r\n");
     write_header(out, "Host", request.host.as_bytes());
     let mut gzip = false;
-    for header in head.end_to_end() {
-        match header.role {
+    for line in head.end_to_end() {
+        match line.role() {
             Role::Host | Role::Expect | Role::Authorization | Role::XApiKey | Role::ApiKey => {}
-            Role::AcceptEncoding => gzip |= accepts_gzip(header.value),
-            _ => write_header(out, header.name, header.value),
+            Role::AcceptEncoding => gzip |= accepts_gzip(line.value()),
+            _ => out.extend_from_slice(line.raw()),
         }
     }
     let coding = match request.accept_encoding {
@@ -153,11 +153,11 @@ pub fn write_response(out: &mut Vec<u8>, relayed: &RelayedHead<'_>) {
     let head = relayed.head;
     write_status(out, head.status(), head.reason());
     let mut identified = false;
-    for header in head.end_to_end() {
-        identified |= matches!(header.role, Role::RequestId);
-        let ours = relayed.replaces == Some(header.role) && contains_name(relayed.extra, header.name);
+    for line in head.end_to_end() {
+        identified |= line.role() == Role::RequestId;
+        let ours = relayed.replaces == Some(line.role()) && contains_name(relayed.extra, line.name());
         if !ours {
-            write_header(out, header.name, header.value);
+            out.extend_from_slice(line.raw());
         }
     }
     if !identified {

@@ -174,18 +174,16 @@ fn member_of(key: &Text<'_>) -> Option<(usize, bool)> {
             &decoded
         }
     };
-    MEMBERS
-        .iter()
-        .position(|(known, _)| *known == name)
-        .map(|at| (at, true))
-        .or_else(|| MEMBERS.iter().position(|(known, _)| folds_to(name, known)).map(|at| (at, false)))
+    let same = |known: &str| match name.is_ascii() {
+        true => name.eq_ignore_ascii_case(known),
+        false => folds_to(name, known),
+    };
+    let at = MEMBERS.iter().position(|(known, _)| same(known))?;
+    Some((at, MEMBERS[at].0 == name))
 }
 
 /// Equality under the simple case folding that Go's decoder uses: ASCII, the long s and the Kelvin sign.
 fn folds_to(name: &str, known: &str) -> bool {
-    if name.len() < known.len() || name.len() > 3 * known.len() {
-        return false;
-    }
     let folded = name.chars().map(|one| match one {
         'ſ' => 's',
         '\u{212a}' => 'k',

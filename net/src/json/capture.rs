@@ -284,6 +284,9 @@ impl Capture {
     }
 
     fn push_name(&mut self, bytes: &[u8]) {
+        if self.container().is_none_or(|watch| watch.members.is_empty()) {
+            return; // no name is of interest here
+        }
         let to = self.name_bytes + bytes.len();
         if let Some(room) = self.name.get_mut(self.name_bytes..to) {
             room.copy_from_slice(bytes);

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::io;
 use std::net::{SocketAddr, TcpListener as StdListener};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use monoio::io::Canceller;
 use monoio::net::TcpListener;
@@ -11,7 +11,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use tracing::warn;
 
 use super::{Stream, sleep};
-use crate::bounds::{ACCEPT_BACK_OFF, ACCEPT_BACKLOG};
+use crate::bounds::{ACCEPT_BACK_OFF, ACCEPT_BACKLOG, ADDRESS_PATIENCE};
 
 /// Binds `count` listeners to one address and returns them with the address in force (a port of 0 is chosen by
 /// the kernel, once). An address that another process listens on is refused, which `SO_REUSEPORT` alone would
@@ -20,11 +20,24 @@ use crate::bounds::{ACCEPT_BACK_OFF, ACCEPT_BACKLOG};
 /// # Errors
 /// The address is in use, not of this machine, or not allowed.
 pub fn bind_all(address: SocketAddr, count: usize) -> io::Result<(Vec<StdListener>, SocketAddr)> {
-    let probe = socket(address, false)?;
-    let address = probe.local_addr()?;
-    drop(probe);
+    let address = free_address(address)?;
     let listeners = (0..count).map(|_| socket(address, true)).collect::<io::Result<Vec<_>>>()?;
     Ok((listeners, address))
+}
+
+/// Proves that nobody listens on `address`. A process that has just ended may still do so for a moment: the kernel
+/// takes rings apart, and with them the accepts under way, after the process is gone.
+fn free_address(address: SocketAddr) -> io::Result<SocketAddr> {
+    let until = Instant::now() + ADDRESS_PATIENCE;
+    loop {
+        match socket(address, false) {
+            Ok(probe) => return probe.local_addr(),
+            Err(error) if error.kind() != io::ErrorKind::AddrInUse || Instant::now() >= until => {
+                return Err(error);
+            }
+            Err(_) => std::thread::sleep(Duration::from_millis(10)),
+        }
+    }
 }
 
 fn socket(address: SocketAddr, shared: bool) -> io::Result<StdListener> {

@@ -1,0 +1,97 @@
+//! `serve`: the gateway, from its config to its last exchange.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, OnceLock};
+
+use control::plane::{Plane, Publish, Setup};
+use control::start::{Prepared, StartError, config_path, prepare};
+use engine::CounterMark;
+use net::{Gateway, Publisher};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use tracing::{info, warn};
+
+use crate::arguments::ServeArguments;
+use crate::{log, wire};
+
+/// Runs the gateway until it is told to stop.
+pub fn run(config: Option<PathBuf>, _arguments: ServeArguments) -> Result<ExitCode, StartError> {
+    log::start();
+    let mut signals = signals()?;
+    let running = Running::start(prepare(&config_path(config)?)?)?;
+    wait(&mut signals);
+    running.stop()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The signals that a server answers. Taken before anything runs, so that none is missed.
+pub fn signals() -> Result<Signals, StartError> {
+    Signals::new([SIGTERM, SIGINT, SIGHUP])
+        .map_err(|error| StartError::new(format!("cannot take signals: {error}")))
+}
+
+/// Returns when the process is told to stop.
+pub fn wait(signals: &mut Signals) {
+    for signal in signals.forever() {
+        match signal {
+            SIGHUP => warn!("SIGHUP: reload is not yet supported, the config in force stays"),
+            _ => {
+                info!(signal, "stopping: no new connections, exchanges under way may end");
+                return;
+            }
+        }
+    }
+}
+
+/// Both planes.
+pub struct Running {
+    gateway: Gateway,
+    plane: Plane,
+}
+
+impl Running {
+    /// Starts the control plane, then the data plane in front of it.
+    ///
+    /// # Errors
+    /// An address in use, a host that does not resolve, a thread that cannot be started.
+    pub fn start(prepared: Prepared) -> Result<Running, StartError> {
+        for warning in &prepared.warnings {
+            warn!("{warning}");
+        }
+        let Prepared { config, ruleset, runtime, keys, counters, store, lock, .. } = prepared;
+        let snapshot = wire::snapshot(&config, ruleset.clone())?;
+        let settings = wire::settings(&config);
+        let (marks, written): (Sender<Vec<CounterMark>>, Receiver<Vec<CounterMark>>) = channel();
+        // The control plane starts first: what it needs may be in use, and nothing may be admitted before it runs.
+        let publisher = Arc::new(OnceLock::<Publisher>::new());
+        let (for_keys, for_ruleset) = (publisher.clone(), publisher.clone());
+        let publish = Publish {
+            keys: Box::new(move |keys| for_keys.wait().publish_keys(keys)),
+            ruleset: Box::new(move |ruleset| for_ruleset.wait().publish_ruleset(ruleset)),
+        };
+        let setup = Setup { config: config.clone(), ruleset, runtime, keys: keys.clone(), store, lock };
+        let plane = Plane::start(setup, publish, written)?;
+        let gateway = Gateway::start(&settings, snapshot, keys, counters, &marks).map_err(|error| {
+            StartError::new(format!("listen: cannot serve on {}: {error}", settings.listen))
+        })?;
+        // Never set before: this is the only place.
+        let _ = publisher.set(gateway.publisher());
+        Ok(Running { gateway, plane })
+    }
+
+    /// Where the data plane listens.
+    pub fn address(&self) -> std::net::SocketAddr {
+        self.gateway.address()
+    }
+
+    /// Drains the data plane, writes what it counted, and stops the control plane.
+    ///
+    /// # Errors
+    /// Counters that could not be written.
+    pub fn stop(self) -> Result<(), StartError> {
+        self.gateway.drain();
+        self.plane.stop()
+    }
+}
