@@ -45,7 +45,7 @@ pub enum Role {
     AnthropicRateLimit,
 }
 
-/// The names that have a role, in lower case.
+/// The names that have a role, in lower case, by ascending length (asserted below).
 const NAMED: [(&str, Role); 33] = [
     ("te", Role::HopByHop),
     ("host", Role::Host),
@@ -54,8 +54,8 @@ const NAMED: [(&str, Role); 33] = [
     ("trailer", Role::HopByHop),
     ("upgrade", Role::HopByHop),
     ("x-api-key", Role::XApiKey),
-    ("keep-alive", Role::HopByHop),
     ("connection", Role::Connection),
+    ("keep-alive", Role::HopByHop),
     ("request-id", Role::AnthropicRequestId),
     ("content-type", Role::ContentType),
     ("x-request-id", Role::RequestId),
@@ -67,23 +67,23 @@ const NAMED: [(&str, Role); 33] = [
     ("transfer-encoding", Role::TransferEncoding),
     ("proxy-authenticate", Role::HopByHop),
     ("proxy-authorization", Role::HopByHop),
+    ("x-ratelimit-limit-tokens", Role::RateLimit),
+    ("x-ratelimit-reset-tokens", Role::RateLimit),
     ("proxy-authentication-info", Role::HopByHop),
     ("x-ratelimit-limit-requests", Role::RateLimit),
-    ("x-ratelimit-remaining-requests", Role::RateLimit),
     ("x-ratelimit-reset-requests", Role::RateLimit),
-    ("x-ratelimit-limit-tokens", Role::RateLimit),
     ("x-ratelimit-remaining-tokens", Role::RateLimit),
-    ("x-ratelimit-reset-tokens", Role::RateLimit),
-    ("anthropic-ratelimit-requests-limit", Role::AnthropicRateLimit),
-    ("anthropic-ratelimit-requests-remaining", Role::AnthropicRateLimit),
-    ("anthropic-ratelimit-requests-reset", Role::AnthropicRateLimit),
+    ("x-ratelimit-remaining-requests", Role::RateLimit),
     ("anthropic-ratelimit-tokens-limit", Role::AnthropicRateLimit),
-    ("anthropic-ratelimit-tokens-remaining", Role::AnthropicRateLimit),
     ("anthropic-ratelimit-tokens-reset", Role::AnthropicRateLimit),
+    ("anthropic-ratelimit-requests-limit", Role::AnthropicRateLimit),
+    ("anthropic-ratelimit-requests-reset", Role::AnthropicRateLimit),
+    ("anthropic-ratelimit-tokens-remaining", Role::AnthropicRateLimit),
+    ("anthropic-ratelimit-requests-remaining", Role::AnthropicRateLimit),
 ];
 
 /// The longest name that has a role.
-const LONGEST_NAME: usize = 39;
+const LONGEST_NAME: usize = 38;
 
 /// For each length, where its names begin in NAMED (they are sorted by length): most names are dismissed
 /// by their length alone, the others compared with two or three.
@@ -93,6 +93,7 @@ const BY_LENGTH: [u8; LONGEST_NAME + 2] = {
     while length < starts.len() {
         while at < NAMED.len() && NAMED[at].0.len() < length {
             at += 1;
+            assert!(at == NAMED.len() || NAMED[at - 1].0.len() <= NAMED[at].0.len());
         }
         starts[length] = at as u8;
         length += 1;
