@@ -94,10 +94,12 @@ fn a_warm_decision_allocates_nothing() {
         assert!(admission.requests_left(now).is_some() && reservation.tokens_left().is_some());
         assert_eq!(admission.alerts().chain(reservation.alerts()).count(), 0);
         let settlement = Settlement { tokens: Tokens(15), money: Some(PicoUsd(2_250_000)), estimated: false };
-        for (_, ask) in if sequence % 4 == 0 { reservation.void() } else { reservation.settle(settlement) } {
+        for (_, ask) in
+            if sequence.is_multiple_of(4) { reservation.void() } else { reservation.settle(settlement) }
+        {
             shard.apply(now, ask);
         }
-        admission.finish(if sequence % 4 == 0 { Counted::GivenBack } else { Counted::Kept });
+        admission.finish(if sequence.is_multiple_of(4) { Counted::GivenBack } else { Counted::Kept });
         shard.expire(now);
     };
     (0..100).for_each(&mut decide);

@@ -7,6 +7,8 @@
 
 #[path = "support/oracle.rs"]
 mod oracle;
+#[path = "support/seen.rs"]
+mod seen;
 mod support;
 
 use std::collections::VecDeque;
@@ -20,6 +22,7 @@ use engine::{
     Window,
 };
 use oracle::{Opinion, Oracle, alerts, refuses, skipped};
+use seen::Seen;
 use support::{SECOND, Seeded, calendar, epoch_offset, instance, limit, now, rolling};
 
 const EVENTS: u64 = 160;
@@ -40,6 +43,8 @@ struct Flight {
     retry_expected: bool,
     second_round: bool,
     waiting: usize,
+    /// Owners that answered in this round.
+    answered: usize,
     alerts_expected: Vec<(usize, String)>,
     tokens_left: Option<u128>,
 }
@@ -48,48 +53,6 @@ enum State {
     Asking(Box<Conjunction>),
     Admitted(Reservation),
     Over,
-}
-
-/// How often the histories came where they should: a generator that never gets there proves nothing.
-#[derive(Default, Debug)]
-struct Seen {
-    refused_at_gate_one: u32,
-    admitted: u32,
-    refused_by_several_owners: u32,
-    second_round_admitted: u32,
-    second_round_refused: u32,
-    second_round_refused_by_several_owners: u32,
-    alerted: u32,
-    abandoned: u32,
-    lost: u32,
-}
-
-impl Seen {
-    fn counts(&self) -> [u32; 9] {
-        [
-            self.refused_at_gate_one,
-            self.admitted,
-            self.refused_by_several_owners,
-            self.second_round_admitted,
-            self.second_round_refused,
-            self.second_round_refused_by_several_owners,
-            self.alerted,
-            self.abandoned,
-            self.lost,
-        ]
-    }
-
-    fn add(&mut self, other: &Seen) {
-        self.refused_at_gate_one += other.refused_at_gate_one;
-        self.admitted += other.admitted;
-        self.refused_by_several_owners += other.refused_by_several_owners;
-        self.second_round_admitted += other.second_round_admitted;
-        self.second_round_refused += other.second_round_refused;
-        self.second_round_refused_by_several_owners += other.second_round_refused_by_several_owners;
-        self.alerted += other.alerted;
-        self.abandoned += other.abandoned;
-        self.lost += other.lost;
-    }
 }
 
 struct World {
@@ -318,6 +281,7 @@ impl World {
             retry_expected: true,
             second_round: false,
             waiting: 0,
+            answered: 0,
             alerts_expected: Vec::new(),
             tokens_left: None,
         });
@@ -339,6 +303,7 @@ impl World {
                             assert!(flight.retry_expected, "tries again though more than holds refused");
                             flight.second_round = true;
                             flight.expected.clear();
+                            flight.answered = 0;
                             flight.alerts_expected.clear();
                             flight.tokens_left = None;
                         }
@@ -374,6 +339,15 @@ impl World {
         let wanted: Vec<_> = flight.expected.iter().map(|(_, id, cause)| (id.clone(), *cause)).collect();
         assert_eq!(named, wanted, "gate 2 tripped");
         assert!(!named.is_empty() && (flight.second_round || !flight.retry_expected));
+        let mut deciders: Vec<CoreId> = flight
+            .gate_two
+            .instances()
+            .filter(|cap| !skipped(cap))
+            .map(|cap| cap.identity.owner(self.cores))
+            .collect();
+        deciders.sort_unstable();
+        deciders.dedup();
+        assert_eq!(flight.answered, deciders.len(), "every owner says what is over there");
         let mut owners: Vec<CoreId> =
             refusal.tripped.iter().map(|cap| cap.instance.identity.owner(self.cores)).collect();
         owners.dedup();
@@ -470,6 +444,7 @@ impl World {
         let Some((index, answer)) = self.answers[core].pop_front() else { return };
         let flight = &mut self.flights[index];
         flight.waiting -= 1;
+        flight.answered += 1;
         if let State::Asking(conjunction) = &mut flight.state {
             conjunction.answered(CoreId(core as u16), answer);
             self.poll(index);
@@ -568,6 +543,8 @@ impl World {
             self.end_one();
         }
         self.compare();
+        let held: usize = self.shards.iter().map(Shard::live_reservations).sum();
+        assert!(held == 0 || self.seen.lost > 0, "only a lost reservation waits for its deadline");
         self.clock += 501 * SECOND;
         let now = self.now();
         self.shards.iter_mut().for_each(|shard| shard.expire(now));
