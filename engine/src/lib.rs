@@ -5,6 +5,9 @@
 //! virtual keys; [`routing`], [`prices`] and [`usage`] about models. [`money`], [`units`], [`time`], [`calendar`]
 //! and [`glob`] are the arithmetic below. All bounds are in [`bounds`].
 //!
+//! Then the counting: [`cells`] is gate 1, [`gates`] how a request asks gate 2, [`shard`] how a core answers,
+//! [`verdict`] what both say.
+//!
 //! Nothing here knows of sockets, files, threads or clocks: the time is an argument.
 
 #![forbid(unsafe_code)]
