@@ -154,3 +154,45 @@ pub struct AuditArguments {
     #[arg(long)]
     pub json: bool,
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::Arguments;
+
+    #[test]
+    fn a_wrong_command_line_is_told_apart_from_a_right_one() {
+        for (line, exit) in [
+            ("validate", None),
+            ("validate --strict --json --config x.yaml", None),
+            ("--config x.yaml validate", None),
+            ("serve --config x.yaml", None),
+            ("demo", None),
+            ("audit --json", None),
+            ("govern preview", None),
+            ("govern preview --node org:a --model m --endpoint /v1/x --json", None),
+            ("govern preview --key vk_AAAAAAAAAAAA", None),
+            ("keys mint --owner org:acme --models a*,b --expires 30d --allow-passthrough --name x", None),
+            ("keys list --json", None),
+            ("keys revoke vk_AAAAAAAAAAAA", None),
+            ("--help", Some(0)),
+            ("--version", Some(0)),
+            ("", Some(2)),
+            ("frobnicate", Some(2)),
+            ("validate --no-such-flag", Some(2)),
+            ("govern", Some(2)),
+            ("govern preview --node a --key b", Some(2)),
+            ("govern preview --model m", Some(2)),
+            ("keys mint", Some(2)),
+            ("keys mint --owner ", Some(2)),
+            ("keys mint --owner org:a --models [", Some(2)),
+            ("keys mint --owner org:a --expires soon", Some(2)),
+            ("keys revoke", Some(2)),
+        ] {
+            let words = std::iter::once("tokentriage").chain(line.split(' ').filter(|word| !word.is_empty()));
+            let got = Arguments::try_parse_from(words).err().map(|error| error.exit_code());
+            assert_eq!(got, exit, "{line}");
+        }
+    }
+}

@@ -9,6 +9,7 @@ use control::store::Store;
 use serde_json::{Value, json};
 
 use crate::arguments::AuditArguments;
+use crate::output::print;
 use crate::table::table;
 
 /// Prints the audit trail.
@@ -30,7 +31,7 @@ pub fn run(config: Option<PathBuf>, arguments: &AuditArguments) -> Result<ExitCo
                 })
             })
             .collect();
-        println!("{:#}", json!({ "audit": shown }));
+        print(&format!("{:#}\n", json!({ "audit": shown })))?;
         return Ok(ExitCode::SUCCESS);
     }
     let text = |value: &Option<Value>| value.as_ref().map(Value::to_string).unwrap_or_default();
@@ -48,6 +49,6 @@ pub fn run(config: Option<PathBuf>, arguments: &AuditArguments) -> Result<ExitCo
             ]
         })
         .collect();
-    print!("{}", table(&["SEQ", "AT", "ACTOR", "ACTION", "TARGET", "RESULT", "AFTER"], &lines));
+    print(&table(&["SEQ", "AT", "ACTOR", "ACTION", "TARGET", "RESULT", "AFTER"], &lines))?;
     Ok(ExitCode::SUCCESS)
 }

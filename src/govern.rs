@@ -7,6 +7,7 @@ use control::preview::{Preview, Subject, preview as look};
 use control::start::{StartError, config_path};
 
 use crate::arguments::PreviewArguments;
+use crate::output::print;
 use crate::table::table;
 
 /// Prints what the limits compile to.
@@ -19,13 +20,13 @@ pub fn preview(config: Option<PathBuf>, arguments: &PreviewArguments) -> Result<
     };
     let seen = look(&path, &subject, arguments.model.as_deref(), arguments.endpoint.as_deref())?;
     if arguments.json {
-        println!("{:#}", seen.json());
+        print(&format!("{:#}\n", seen.json()))?;
         return Ok(ExitCode::SUCCESS);
     }
     for warning in &seen.warnings {
         eprintln!("{warning}");
     }
-    print!("{}", text(&seen));
+    print(&text(&seen))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -14,6 +14,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::arguments::{KeysVerb, MintArguments};
+use crate::output::print;
 use crate::table::table;
 
 /// Runs one of the verbs about keys.
@@ -62,14 +63,11 @@ fn mint(config: &Config, arguments: MintArguments) -> Result<ExitCode, StartErro
         if let Value::Object(members) = &mut shown {
             members.insert("key".to_owned(), minted.credential.expose().into());
         }
-        println!("{shown:#}");
+        print(&format!("{shown:#}\n"))?;
     } else {
-        println!("kid    {}", minted.row.kid);
-        println!("owner  {}", minted.row.owner);
-        if let Some(expires_at) = minted.row.expires_at {
-            println!("until  {expires_at}");
-        }
-        println!("key    {}", minted.credential.expose());
+        let until = minted.row.expires_at.map(|at| format!("until  {at}\n")).unwrap_or_default();
+        let (kid, owner, key) = (&minted.row.kid, &minted.row.owner, minted.credential.expose());
+        print(&format!("kid    {kid}\nowner  {owner}\n{until}key    {key}\n"))?;
         eprintln!("The key is shown this once; only its hash is kept.");
     }
     Ok(ExitCode::SUCCESS)
@@ -102,7 +100,7 @@ fn list(config: &Config, as_json: bool) -> Result<ExitCode, StartError> {
                 shown
             })
             .collect();
-        println!("{:#}", json!({ "keys": shown }));
+        print(&format!("{:#}\n", json!({ "keys": shown })))?;
         return Ok(ExitCode::SUCCESS);
     }
     let patterns = |list: &Option<Vec<String>>| list.as_ref().map_or("any".to_owned(), |list| list.join(","));
@@ -118,7 +116,7 @@ fn list(config: &Config, as_json: bool) -> Result<ExitCode, StartError> {
         ]
     };
     let lines: Vec<_> = rows.iter().map(line).collect();
-    print!("{}", table(&["KID", "STATE", "OWNER", "NAME", "MODELS", "CREATED", "EXPIRES"], &lines));
+    print(&table(&["KID", "STATE", "OWNER", "NAME", "MODELS", "CREATED", "EXPIRES"], &lines))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -133,9 +131,10 @@ fn revoke(config: &Config, kid: &str, as_json: bool) -> Result<ExitCode, StartEr
     tell_server(&config.data_dir, kid);
     if as_json {
         let row = store.key(kid)?;
-        println!("{:#}", row.map_or(Value::Null, |row| keys::describe(&row)));
+        let shown = row.map_or(Value::Null, |row| keys::describe(&row));
+        print(&format!("{shown:#}\n"))?;
     } else {
-        println!("{kid} {said}");
+        print(&format!("{kid} {said}\n"))?;
     }
     Ok(ExitCode::SUCCESS)
 }

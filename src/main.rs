@@ -10,6 +10,7 @@ mod demo;
 mod govern;
 mod keys;
 mod log;
+mod output;
 mod serve;
 mod table;
 mod validate;

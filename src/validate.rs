@@ -8,6 +8,7 @@ use control::start::{StartError, config_path, located};
 use serde_json::{Value, json};
 
 use crate::arguments::ValidateArguments;
+use crate::output::print;
 
 /// Checks a config and prints everything there is to say about it.
 pub fn run(config: Option<PathBuf>, arguments: &ValidateArguments) -> Result<ExitCode, StartError> {
@@ -21,23 +22,22 @@ pub fn run(config: Option<PathBuf>, arguments: &ValidateArguments) -> Result<Exi
         errors.sort_by_key(|finding| finding.line);
     }
     if arguments.json {
-        println!("{:#}", json!({ "errors": as_json(&errors), "warnings": as_json(&warnings) }));
+        let document = json!({ "errors": as_json(&errors), "warnings": as_json(&warnings) });
+        print(&format!("{document:#}\n"))?;
     } else {
-        print_text(&path, &errors, &warnings, &summary);
+        for warning in &warnings {
+            eprintln!("{}", located(&path, warning));
+        }
+        print(&text(&path, &errors, &summary))?;
     }
     Ok(ExitCode::from(u8::from(!errors.is_empty())))
 }
 
-fn print_text(path: &Path, errors: &[Finding], warnings: &[Finding], summary: &str) {
-    for warning in warnings {
-        eprintln!("{}", located(path, warning));
-    }
-    for error in errors {
-        println!("{}", located(path, error));
-    }
+fn text(path: &Path, errors: &[Finding], summary: &str) -> String {
     if errors.is_empty() {
-        println!("{}: ok: {summary}", path.display());
+        return format!("{}: ok: {summary}\n", path.display());
     }
+    errors.iter().map(|error| located(path, error) + "\n").collect()
 }
 
 fn summary(config: &Config) -> String {

@@ -182,7 +182,7 @@ pub fn state(row: &KeyRow, now: Timestamp) -> &'static str {
 }
 
 /// Whether the data plane knows the key at all: not revoked, and no delegated admin's.
-fn is_data_key(row: &KeyRow) -> bool {
+pub fn is_data_key(row: &KeyRow) -> bool {
     row.revoked_at.is_none() && !row.admin
 }
 

@@ -1,4 +1,11 @@
 //! What changes rarely: configuration, keys, the database, the management listener.
+//!
+//! Reading order: [`yaml`] and [`config`] turn a file into a [`config::Config`] or into every error that it has;
+//! [`store`] is `governance.db`; [`arm`] folds both into a ruleset; [`start`] does all of it for `serve`; [`plane`] is
+//! what runs beside the data plane: the management listener ([`admin`]), the control socket ([`socket`]) and the writer
+//! of counters. [`keys`] and [`preview`] are what the command's verbs call. All bounds are in [`bounds`].
+//!
+//! Nothing here is ever waited for by a request: what the data plane needs is published to it as a whole.
 
 #![forbid(unsafe_code)]
 

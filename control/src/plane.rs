@@ -170,6 +170,9 @@ fn serve(state: State, listeners: Listeners, stopped: oneshot::Receiver<()>) {
     let local = tokio::task::LocalSet::new();
     let state = Rc::new(RefCell::new(state));
     local.block_on(&runtime, async move {
+        if let Err(error) = state.borrow_mut().catch_up() {
+            tracing::error!(%error, "keys that changed during the start are not published");
+        }
         if let (Some(listener), Some(token)) = (listeners.admin, token) {
             tokio::task::spawn_local(serve_admin(listener, admin::router(&token)));
         }
@@ -241,6 +244,18 @@ impl State {
             }
             _ => Err(StartError::new(format!("{line:?} is no command of the control socket"))),
         }
+    }
+
+    /// Publishes the keys that have changed between their first reading and the socket's being there:
+    /// their `keys mint` or `keys revoke` found no server to tell.
+    fn catch_up(&mut self) -> Result<(), StartError> {
+        if self.store.last_audit_row()? == self.runtime.as_of {
+            return Ok(());
+        }
+        let rows = self.store.keys()?;
+        let changed = rows.iter().filter(|row| keys::is_data_key(row) != self.keys.find(&row.kid).is_some());
+        let kids: Vec<_> = changed.filter_map(|row| Kid::parse(&row.kid)).collect();
+        self.take_keys(&kids)
     }
 
     /// Reads the keys from the database and publishes. Under `key_nodes` the ruleset comes first: a key must not be

@@ -107,8 +107,9 @@ pub fn prepare(config_path: &Path) -> Result<Prepared, StartError> {
     let mut warnings: Vec<_> = loaded.warnings.iter().map(|warning| located(config_path, warning)).collect();
     let store = Store::open(&config.data_dir)?;
     let lock = DataDirLock::take(&config.data_dir)?;
-    let rows = store.keys()?;
+    // First, so that its `as_of` is not later than the keys.
     let runtime = store.runtime_plane()?;
+    let rows = store.keys()?;
     let Armed { ruleset, dropped } = arm::arm(1, &config, &runtime, &rows)?;
     warnings.extend(dropped.iter().map(dropped_line));
     let keys = Arc::new(keys::ring(&rows)?);

@@ -210,9 +210,7 @@ fn amount(decoder: &mut Decoder<'_>, fields: &Fields<'_>, kind: LimitType) -> Op
     let (right, wrong) = amount_keys(kind);
     if let Some(at) = fields.get(wrong) {
         decoder.error(&at, format!("a {kind} limit takes {right}, not {wrong}"));
-        if fields.get(right).is_none() {
-            return None;
-        }
+        fields.get(right)?;
     }
     let at = decoder.required(fields, right)?;
     units(decoder, &at, kind, 1)

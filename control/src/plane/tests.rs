@@ -131,6 +131,26 @@ fn a_minted_and_a_revoked_key_are_published_before_the_answer() {
 }
 
 #[test]
+fn a_key_minted_while_the_server_starts_is_not_missed() {
+    let mut house = House::start("data", "");
+    house.stop();
+    let early = house.mint();
+    let Prepared { config, ruleset, runtime, keys, store, lock, .. } = house.prepare().expect("prepared");
+    let late = house.mint();
+    let (sender, receiver) = channel();
+    let (rings, published) = channel();
+    let publish =
+        Publish { keys: Box::new(move |ring| rings.send(ring).expect("sent")), ruleset: Box::new(|_| ()) };
+    assert!(keys.find(&early).is_some() && keys.find(&late).is_none());
+    let setup = Setup { config, ruleset, runtime, keys, store, lock };
+    let plane = Plane::start(setup, publish, receiver).expect("started");
+    let ring = published.recv_timeout(Duration::from_secs(10)).expect("published");
+    assert!(ring.find(&early).is_some() && ring.find(&late).is_some());
+    drop(sender);
+    plane.stop().expect("stopped");
+}
+
+#[test]
 fn with_key_nodes_a_minted_key_is_a_node_before_it_is_known() {
     let governance = "governance: { enabled: true, key_nodes: true, tenants: [ { org: acme } ], limits: [ \
                       { id: k, attach: { level: key }, type: quota_requests, amount: 1, period: year } ] }\n";

@@ -70,6 +70,13 @@ impl Store {
         self.transaction("write the audit trail", true, |transaction| add(transaction, entry))
     }
 
+    /// The number of the newest row, 0 without one. It grows with every write of the runtime plane.
+    pub fn last_audit_row(&self) -> Result<i64, StoreError> {
+        self.doing("read the audit trail", |connection| {
+            connection.query_row("SELECT coalesce(max(seq), 0) FROM audit", [], |row| row.get(0))
+        })
+    }
+
     /// The trail, oldest first.
     pub fn audit_rows(&self) -> Result<Vec<AuditRow>, StoreError> {
         self.doing("read the audit trail", |connection| {

@@ -63,6 +63,11 @@ impl Store {
             doing: "make the folder",
             reason: error.to_string(),
         })?;
+        create_private_file(&path).map_err(|error| StoreError {
+            path: path.clone(),
+            doing: "make the file",
+            reason: error.to_string(),
+        })?;
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
             | OpenFlags::SQLITE_OPEN_CREATE
             | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -73,7 +78,6 @@ impl Store {
             connection.pragma_update(None, "foreign_keys", true)
         })?;
         schema::migrate(&mut store)?;
-        restrict_to_owner(&store.path);
         Ok(store)
     }
 
@@ -155,12 +159,11 @@ fn create_private_folder(path: &Path) -> std::io::Result<()> {
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
-/// Best effort: a folder shared on purpose keeps working when the file belongs to somebody else.
-fn restrict_to_owner(path: &Path) {
-    use std::os::unix::fs::PermissionsExt;
-    if let Err(error) = std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)) {
-        tracing::debug!(path = %path.display(), %error, "cannot restrict the database to its owner");
-    }
+/// SQLite gives the files beside the database its mode, so this one call protects them all. A database that is there
+/// keeps its mode.
+fn create_private_file(path: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::OpenOptionsExt;
+    std::fs::File::options().create(true).truncate(false).write(true).mode(0o600).open(path).map(drop)
 }
 
 /// The time as it is stored: RFC 3339 in UTC with milliseconds, which sorts as text.

@@ -11,11 +11,14 @@ pub struct RuntimePlane {
     pub nodes: Vec<String>,
     /// Limit id, node, and the amount: a count or pico-USD.
     pub overrides: Vec<(String, String, u128)>,
+    /// The number of the last audit row when this was read: whoever reads on from here misses no write.
+    pub as_of: i64,
 }
 
 impl Store {
     /// The whole runtime plane.
     pub fn runtime_plane(&self) -> Result<RuntimePlane, StoreError> {
+        let as_of = self.last_audit_row()?;
         self.doing("read the runtime plane", |connection| {
             let mut statement = connection.prepare("SELECT node FROM nodes ORDER BY node")?;
             let nodes = statement.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
@@ -30,7 +33,7 @@ impl Store {
                     Ok((row.get(0)?, row.get(1)?, amount))
                 })?
                 .collect::<rusqlite::Result<_>>()?;
-            Ok(RuntimePlane { nodes, overrides })
+            Ok(RuntimePlane { nodes, overrides, as_of })
         })
     }
 }
