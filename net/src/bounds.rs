@@ -43,6 +43,10 @@ pub const DRAIN_BODY: u64 = 64 * 1024;
 pub const LINGER_BYTES: u64 = 8 * 1024 * 1024;
 /// How long that may take.
 pub const LINGER_TIME: Duration = Duration::from_secs(2);
+/// A body up to this size is read on the core, which takes a few milliseconds at the worst; a larger one beside it.
+pub const READ_ON_CORE: usize = 256 * 1024;
+/// Threads that read large bodies, for all cores together.
+pub const OFFLOAD_THREADS: usize = 2;
 /// Room for one read from a client or a backend.
 pub const READ_ROOM: usize = 16 * 1024;
 /// A buffer larger than this is given back to the allocator between two exchanges of a connection.
@@ -65,6 +69,9 @@ pub const INTERIM_ANSWERS: usize = 8;
 
 /// How often a core hands its changed counters to the journal and lets overdue holds go.
 pub const UPKEEP_PERIOD: Duration = Duration::from_millis(250);
+/// Every so many of those rounds (five seconds) dead pooled connections are closed and idle cells let go: both only
+/// cost memory until then.
+pub const ROUNDS_A_SWEEP: u64 = 20;
 
 // ---- heads, bodies, reports, answers: what nothing may allocate or walk beyond -------------------------
 

@@ -23,11 +23,11 @@ use engine::shard::{CounterMark, Shard};
 use engine::verdict::{Reading, Refusal};
 use engine::{Now, Span};
 
-use crate::bounds::{EXCHANGE_BOUND, HOLD_MARGIN, UPKEEP_PERIOD};
+use crate::bounds::{EXCHANGE_BOUND, HOLD_MARGIN, ROUNDS_A_SWEEP, UPKEEP_PERIOD};
 use crate::clock::Clock;
 use crate::mesh::{Mesh, Parcel, Post, Ticket};
 use crate::plans::Armed;
-use crate::rt;
+use crate::rt::{self, Offload};
 use crate::snapshot::Snapshot;
 use crate::upstream::Pool;
 
@@ -41,6 +41,8 @@ pub struct Shared {
     pub cells: Arc<CellTable>,
     /// The rings between cores.
     pub mesh: Arc<Mesh>,
+    /// The threads beside the cores.
+    pub offload: Offload,
     /// The process' clocks.
     pub clock: Clock,
     /// Set once, when the process begins to stop.
@@ -299,12 +301,17 @@ impl Core {
 
     /// Hands changed counters to the journal and lets overdue holds go, for as long as the core lives.
     pub async fn upkeep(self: Rc<Core>) {
-        loop {
+        for round in 1u64.. {
             rt::sleep(UPKEEP_PERIOD).await;
             self.collect();
             self.shard.borrow_mut().expire(self.now());
-            self.pool.prune();
             self.hand_over_marks();
+            if round.is_multiple_of(ROUNDS_A_SWEEP) {
+                self.pool.prune();
+                if self.id == CoreId(0) {
+                    self.shared.cells.sweep(self.now().monotonic);
+                }
+            }
         }
     }
 

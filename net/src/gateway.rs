@@ -17,10 +17,11 @@ use engine::shard::CounterMark;
 use engine::{KeyRing, Ruleset};
 use tracing::{error, info, warn};
 
+use crate::bounds::OFFLOAD_THREADS;
 use crate::clock::Clock;
 use crate::core::{Core, Shared};
 use crate::mesh::Mesh;
-use crate::rt::{self, Acceptor};
+use crate::rt::{self, Acceptor, Offload};
 use crate::server;
 use crate::snapshot::{Settings, Snapshot};
 
@@ -54,6 +55,7 @@ impl Gateway {
             keys: Arc::new(ArcSwap::new(keys)),
             cells: Arc::new(CellTable::new(epoch_offset())),
             mesh: Mesh::new(count),
+            offload: Offload::start(OFFLOAD_THREADS)?,
             clock: Clock::start(),
             draining: AtomicBool::new(false),
             at_work: AtomicUsize::new(count),

@@ -21,14 +21,16 @@ use engine::gates::Estimate;
 use engine::{Chain, Dims, Key, Now, Route};
 
 use crate::answer::To;
+use crate::bounds::READ_ON_CORE;
 use crate::charge::Charge;
 use crate::connection::{BodyRead, Client, Next};
 use crate::core::{Core, GateTwoVerdict};
 use crate::endpoint::{Dialect, Endpoint, classify};
 use crate::http1::{BodyFraming, Version};
 use crate::identity::{self, Credential};
-use crate::json::{self, BodyFacts};
+use crate::json::{self, BodyError, BodyFacts};
 use crate::plans::Armed;
+use crate::rt;
 use crate::snapshot::{Backend, HttpBounds};
 use request_id::RequestId;
 use tracing::debug;
@@ -102,7 +104,8 @@ impl Exchange<'_> {
         let chain = key.as_deref().map_or(&anonymous, |key| &key.chain);
         let admission = self.gate_one(chain, endpoint)?;
         let body = self.body().await?;
-        let facts = json::read_body(&body, endpoint).map_err(Denied::BadBody)?;
+        let (body, facts) = self.facts(body, endpoint).await;
+        let facts = facts.map_err(Denied::BadBody)?;
         let armed = self.armed.clone();
         let routed = route(&armed, key.as_deref(), endpoint, facts, &body)?;
         let charge = self.gate_two(chain, &routed, &body, admission).await?;
@@ -158,6 +161,16 @@ impl Exchange<'_> {
             BodyRead::Bad(reason) => Err(Denied::BadFraming(reason)),
             BodyRead::Gone => Err(Denied::ClientGone),
         }
+    }
+
+    /// What the body says. A large one is read beside the cores: a hostile 64 MiB of tiny tokens takes a second.
+    async fn facts(&self, body: Vec<u8>, endpoint: Endpoint) -> (Vec<u8>, Result<BodyFacts, BodyError>) {
+        let small = body.len() <= READ_ON_CORE;
+        let read = move || {
+            let facts = json::read_body(&body, endpoint);
+            (body, facts)
+        };
+        if small { read() } else { rt::offload(&self.core.shared.offload, read).await }
     }
 
     async fn gate_two(

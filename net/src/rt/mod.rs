@@ -13,12 +13,14 @@
 //! bursts of connects).
 
 mod listener;
+mod offload;
 mod runtime;
 mod stream;
 mod sys;
 mod task;
 
 pub use listener::{Acceptor, bind_all};
+pub use offload::{Offload, offload};
 pub use runtime::run_core;
 pub use stream::Stream;
 pub use sys::{allowed_cpus, shutdown_read};

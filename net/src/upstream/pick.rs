@@ -30,10 +30,13 @@ mod tests {
 
     const NOW: Monotonic = Monotonic(1_000_000);
 
-    /// (busy exchanges, set aside, already tried) of each target, then which one is picked at turn 0.
+    /// Busy exchanges, set aside, already tried.
+    type State = (usize, bool, bool);
+
+    /// The states of the targets, then which one is picked at turn 0.
     #[test]
     fn the_least_busy_well_target_is_next() {
-        let table: &[(&[(usize, bool, bool)], Option<usize>)] = &[
+        let table: &[(&[State], Option<usize>)] = &[
             (&[], None),
             (&[(0, false, false)], Some(0)),
             (&[(2, false, false), (1, false, false)], Some(1)),
