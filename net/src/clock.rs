@@ -6,7 +6,7 @@
 
 use std::time::Instant;
 
-use engine::{Monotonic, Now};
+use engine::{Monotonic, Now, Span};
 use jiff::Timestamp;
 
 /// The process' own start, shared by all cores so that their readings compare.
@@ -24,6 +24,13 @@ impl Clock {
     /// Both clocks.
     pub fn now(&self) -> Now {
         Now { monotonic: self.monotonic(), wall: Timestamp::now() }
+    }
+
+    /// The wall clock, as nanoseconds since 1970, at the monotonic clock's zero.
+    pub fn epoch_offset(&self) -> Span {
+        let now = self.now();
+        let wall = u64::try_from(now.wall.as_nanosecond()).unwrap_or_default();
+        Span(wall.saturating_sub(now.monotonic.0))
     }
 
     /// The monotonic clock alone.

@@ -45,6 +45,8 @@ pub struct Shared {
     pub offload: Offload,
     /// The process' clocks.
     pub clock: Clock,
+    /// The wall clock at the monotonic clock's zero: what aligns fixed windows to the epoch.
+    pub epoch_offset: Span,
     /// Set once, when the process begins to stop.
     pub draining: AtomicBool,
     /// Cores that may still ask others something.
@@ -97,7 +99,7 @@ impl Core {
         restored: Vec<CounterMark>,
         marks: Sender<Vec<CounterMark>>,
     ) -> Rc<Core> {
-        let mut shard = Shard::new(id, cores);
+        let mut shard = Shard::new(id, cores).with_epoch_offset(shared.epoch_offset);
         let now = shared.clock.now();
         for mark in restored {
             shard.restore(now, mark);

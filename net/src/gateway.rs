@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use engine::CoreId;
-use engine::Span;
 use engine::cells::CellTable;
 use engine::shard::CounterMark;
 use engine::{KeyRing, Ruleset};
@@ -50,13 +49,16 @@ impl Gateway {
     ) -> io::Result<Gateway> {
         let count = settings.workers.max(1);
         let (listeners, address) = rt::bind_all(settings.listen, count)?;
+        let clock = Clock::start();
+        let epoch_offset = clock.epoch_offset();
         let shared = Arc::new(Shared {
             snapshot: Arc::new(ArcSwap::from_pointee(snapshot)),
             keys: Arc::new(ArcSwap::new(keys)),
-            cells: Arc::new(CellTable::new(epoch_offset())),
+            cells: Arc::new(CellTable::new(epoch_offset)),
+            epoch_offset,
             mesh: Mesh::new(count),
             offload: Offload::start(OFFLOAD_THREADS)?,
-            clock: Clock::start(),
+            clock,
             draining: AtomicBool::new(false),
             at_work: AtomicUsize::new(count),
         });
@@ -178,10 +180,4 @@ async fn serve_core(core: Rc<Core>, listener: TcpListener) {
     }
     core.leave().await;
     core.hand_over_marks();
-}
-
-/// How far the wall clock's epoch-aligned windows are ahead of the monotonic clock's zero.
-fn epoch_offset() -> Span {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    Span(since.as_nanos() as u64)
 }
