@@ -1,6 +1,5 @@
 //! From the configuration's terms to the data plane's. Nothing is decided here.
 
-use std::net::ToSocketAddrs;
 use std::sync::Arc;
 
 use control::config::{BaseUrl, Config, Http, Provider, Workers};
@@ -43,17 +42,8 @@ fn backend(provider: &Provider) -> Result<Backend, StartError> {
 }
 
 fn target(provider: &Provider, url: &BaseUrl) -> Result<Arc<Target>, StartError> {
-    let resolved = (url.host.as_str(), url.port).to_socket_addrs();
-    let unknown = |reason: String| {
-        StartError::new(format!(
-            "provider `{}`: the host `{}` cannot be resolved: {reason}",
-            provider.id, url.host
-        ))
-    };
-    let address = resolved
-        .map_err(|reason| unknown(reason.to_string()))?
-        .next()
-        .ok_or_else(|| unknown("it has no address".to_owned()))?;
+    let address =
+        url.resolve().map_err(|error| StartError::new(format!("provider `{}`: {error}", provider.id)))?;
     Ok(Arc::new(Target::new(address, url.host_header.clone(), url.prefix.clone())))
 }
 

@@ -20,6 +20,9 @@ pub struct ModelPrice {
     pub cached_input: Option<TokenPrice>,
     /// For a token written.
     pub output: TokenPrice,
+    /// The most tokens that the model writes for one choice, where it is known: an estimate holds no more, whatever
+    /// the request asks for (SPEC §10, Estimate).
+    pub max_output: Option<Tokens>,
 }
 
 impl ModelPrice {
@@ -82,8 +85,12 @@ mod tests {
     #[test]
     fn costs_are_exact() {
         let price = |text| TokenPrice::parse_usd_per_million(text).unwrap();
-        let full =
-            ModelPrice { input: price("0.15"), cached_input: Some(price("0.075")), output: price("0.6") };
+        let full = ModelPrice {
+            input: price("0.15"),
+            cached_input: Some(price("0.075")),
+            output: price("0.6"),
+            max_output: None,
+        };
         let plain = ModelPrice { cached_input: None, ..full };
         let check = |price: &ModelPrice, usage: Usage, wanted: &str| {
             assert_eq!(price.cost(&usage).to_string(), wanted, "{usage:?}");
@@ -99,13 +106,14 @@ mod tests {
     #[test]
     fn absurd_reports_saturate() {
         let dear = TokenPrice(u64::MAX);
-        let price = ModelPrice { input: dear, cached_input: None, output: dear };
+        let price = ModelPrice { input: dear, cached_input: None, output: dear, max_output: None };
         assert_eq!(price.cost(&usage(u64::MAX, 0, u64::MAX)), PicoUsd(u128::MAX));
     }
 
     #[test]
     fn a_price_of_zero_is_a_price() {
-        let free = ModelPrice { input: TokenPrice(0), cached_input: None, output: TokenPrice(0) };
+        let free =
+            ModelPrice { input: TokenPrice(0), cached_input: None, output: TokenPrice(0), max_output: None };
         let book = PriceBook::new([("free", free)]);
         assert_eq!(book.find("free"), Some(&free));
         assert_eq!(book.find("Free"), None);

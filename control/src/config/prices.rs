@@ -1,14 +1,14 @@
 //! `prices`: what tokens cost, from the config and from a price map in LiteLLM's format.
 //!
 //! Prices are read by their digits. The map writes USD a token as floats (`1.5e-07`); those digits too are taken
-//! exactly as they stand in the file. Of an entry three keys are read: `input_cost_per_token`,
-//! `output_cost_per_token`, `cache_read_input_token_cost`. An entry that prices no tokens (an image model, a
+//! exactly as they stand in the file. Of an entry four keys are read: `input_cost_per_token`,
+//! `output_cost_per_token`, `cache_read_input_token_cost`, `max_output_tokens`; the last one is kept under a local price. An entry that prices no tokens (an image model, a
 //! search) is left out, so its model has no price rather than a price of zero.
 
 use std::collections::HashMap;
 use std::path::Path;
 
-use engine::{ModelPrice, MoneyError, PriceBook, TokenPrice};
+use engine::{ModelPrice, MoneyError, PriceBook, TokenPrice, Tokens};
 use serde_json::{Map, Value};
 
 use super::decode::{At, Decoder, Fields};
@@ -31,7 +31,10 @@ pub fn prices(decoder: &mut Decoder<'_>, fields: &Fields<'_>, folder: &Path) -> 
         Some(at) => models(decoder, &at),
     };
     let (mut prices, local) = (from_file?, local?);
-    prices.extend(local);
+    for (model, mut price) in local {
+        price.max_output = prices.get(&model).and_then(|filed: &ModelPrice| filed.max_output);
+        prices.insert(model, price);
+    }
     Some(PriceBook::new(prices))
 }
 
@@ -62,7 +65,7 @@ fn model(decoder: &mut Decoder<'_>, at: At<'_>) -> Option<ModelPrice> {
         Some(at) => per_million(decoder, &at).map(Some),
     };
     let output = decoder.required(&fields, "output").and_then(|at| per_million(decoder, &at));
-    Some(ModelPrice { input: input?, cached_input: cached_input?, output: output? })
+    Some(ModelPrice { input: input?, cached_input: cached_input?, output: output?, max_output: None })
 }
 
 fn per_million(decoder: &mut Decoder<'_>, at: &At<'_>) -> Option<TokenPrice> {
@@ -126,5 +129,12 @@ fn map_entry(entry: &Value) -> Result<Option<ModelPrice>, String> {
         return Ok(None);
     }
     let free = TokenPrice(0);
-    Ok(Some(ModelPrice { input: input.unwrap_or(free), cached_input, output: output.unwrap_or(free) }))
+    // Only an estimate hangs on it, so an entry that says it in another way is taken without.
+    let max_output = entry.get("max_output_tokens").and_then(Value::as_u64).map(Tokens);
+    Ok(Some(ModelPrice {
+        input: input.unwrap_or(free),
+        cached_input,
+        output: output.unwrap_or(free),
+        max_output,
+    }))
 }

@@ -182,7 +182,8 @@ impl Exchange<'_> {
     ) -> Result<Charge, Denied> {
         let model = routed.facts.model(body);
         let price = self.armed.snapshot.prices.find(routed.route.served(model));
-        let tokens = json::estimate(&routed.facts, routed.route.output_hold, None);
+        let tokens =
+            json::estimate(&routed.facts, routed.route.output_hold, price.and_then(|price| price.max_output));
         let estimate = Estimate {
             tokens: tokens.input.saturating_add(tokens.output),
             money: price.map(|price| price.estimate(tokens.input, tokens.output)),
