@@ -91,8 +91,12 @@ fn client(rig: &Rig, seed: u64, tally: &Tally) {
         match stage {
             0..=2 => {}
             3 => connection.half_close(),
-            5 if streams => drop(connection.read_until(b"data: ")),
-            4 | 5 => drop(connection.read_head()),
+            4 | 5 => {
+                let head = connection.read_head();
+                if stage == 5 && streams && head.is_ok_and(|head| head.status == 200) {
+                    drop(connection.read_until(b"data: "));
+                }
+            }
             _ => {
                 if connection.try_read().is_ok_and(|answer| answer.complete && answer.status == 200) {
                     tally.answered.fetch_add(1, Ordering::Relaxed);
