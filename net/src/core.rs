@@ -30,6 +30,7 @@ use crate::plans::Armed;
 use crate::rt::{self, Offload};
 use crate::snapshot::Snapshot;
 use crate::upstream::Pool;
+use tracing::error;
 
 /// What all cores of a process share.
 pub struct Shared {
@@ -51,6 +52,8 @@ pub struct Shared {
     pub draining: AtomicBool,
     /// Cores that may still ask others something.
     pub at_work: AtomicUsize,
+    /// Whether some core ended its drain with exchanges under way.
+    pub cut: AtomicBool,
 }
 
 /// How gate 2 ends.
@@ -288,17 +291,31 @@ impl Core {
         self.collect();
     }
 
-    /// This core has nothing left to ask; it answers the others until none of them has either.
-    pub async fn leave(&self) {
+    /// This core has nothing left to ask; it answers the others until none of them has either. `cut`: its drain
+    /// ended with exchanges still under way.
+    pub async fn leave(&self, cut: bool) {
         const TICK: Duration = Duration::from_millis(1);
         while self.post.backlog() > 0 {
             self.tick(TICK).await;
         }
+        self.shared.cut.fetch_or(cut, Ordering::SeqCst);
         self.shared.at_work.fetch_sub(1, Ordering::SeqCst);
         while self.shared.at_work.load(Ordering::SeqCst) > 0 {
             self.tick(TICK).await;
         }
         self.collect();
+        if !self.shared.cut.load(Ordering::SeqCst) {
+            self.check_at_rest();
+        }
+    }
+
+    /// With no exchange left anywhere, nothing may be held. Says so if something is: it would be a permit or a hold
+    /// that some ending forgot.
+    fn check_at_rest(&self) {
+        let (holds, slots) = (self.shard.borrow().live_reservations(), self.shared.cells.live_slots());
+        if holds > 0 || slots > 0 {
+            error!(core = self.id.0, holds, slots, "leaked: held with no exchange under way");
+        }
     }
 
     /// Hands changed counters to the journal and lets overdue holds go, for as long as the core lives.
@@ -306,6 +323,9 @@ impl Core {
         for round in 1u64.. {
             rt::sleep(UPKEEP_PERIOD).await;
             self.collect();
+            if self.id == CoreId(0) {
+                self.shared.clock.follow();
+            }
             self.shard.borrow_mut().expire(self.now());
             self.hand_over_marks();
             if round.is_multiple_of(ROUNDS_A_SWEEP) {

@@ -61,6 +61,7 @@ impl Gateway {
             clock,
             draining: AtomicBool::new(false),
             at_work: AtomicUsize::new(count),
+            cut: AtomicBool::new(false),
         });
         let cpus = rt::allowed_cpus().unwrap_or_default();
         let mut parts: Vec<Vec<CounterMark>> = (0..count).map(|_| Vec::new()).collect();
@@ -175,9 +176,10 @@ async fn serve_core(core: Rc<Core>, listener: TcpListener) {
         core.close_idle();
         core.tick(DRAIN_TICK).await;
     }
-    if core.connections() > 0 {
+    let cut = core.connections() > 0;
+    if cut {
         warn!(core = core.id.0, left = core.connections(), "http.drain_timeout passed, exchanges are cut");
     }
-    core.leave().await;
+    core.leave(cut).await;
     core.hand_over_marks();
 }

@@ -106,6 +106,12 @@ impl CellTable {
         before.saturating_sub(self.cells.len())
     }
 
+    /// Slots held now, over all gauges: zero whenever no request is under way.
+    pub fn live_slots(&self) -> u64 {
+        let gauge = |cell: &Cell| if let Cell::Gauge(gauge) = cell { gauge.live() } else { 0 };
+        self.cells.iter().map(|entry| gauge(entry.value())).sum()
+    }
+
     /// Cells in the table.
     pub fn len(&self) -> usize {
         self.cells.len()

@@ -23,5 +23,5 @@ pub use listener::{Acceptor, bind_all};
 pub use offload::{Offload, offload};
 pub use runtime::run_core;
 pub use stream::Stream;
-pub use sys::{allowed_cpus, shutdown_read};
+pub use sys::{allowed_cpus, nanoseconds_asleep, shutdown_read};
 pub use task::{Elapsed, Waited, Watch, first_of, sleep, spawn, watched, within};

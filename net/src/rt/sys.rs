@@ -33,6 +33,20 @@ pub fn shutdown_read(descriptor: RawFd) {
     }
 }
 
+/// How long this machine has been suspended since it booted, in nanoseconds: what the monotonic clock leaves out.
+pub fn nanoseconds_asleep() -> i64 {
+    read_clock(libc::CLOCK_BOOTTIME) - read_clock(libc::CLOCK_MONOTONIC)
+}
+
+fn read_clock(clock: libc::clockid_t) -> i64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is one valid timespec for the whole call. A clock that is not there leaves it at zero.
+    unsafe {
+        libc::clock_gettime(clock, &mut time);
+    }
+    time.tv_sec * 1_000_000_000 + time.tv_nsec
+}
+
 /// The processors this process may run on, in ascending order.
 ///
 /// # Errors
