@@ -7,6 +7,7 @@
 //! for each core (they must be summed, and an exact limit cannot be split).
 
 mod gauge;
+mod map;
 mod plan;
 mod ring;
 mod token_bucket;
@@ -15,14 +16,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use crossbeam_utils::CachePadded;
-use dashmap::DashMap;
 
 pub use gauge::Gauge;
 pub use plan::{Admission, Counted, GateOnePlan, GateOneVerdict};
 pub use ring::{BucketRing, Epoch, FixedWindow, Level, OverAmount, RollingWindow};
 pub use token_bucket::{Drip, TokenBucket};
 
-use crate::counter_identity::Identity;
+use self::map::CellMap;
 use crate::limits::{Algorithm, Limit, Window};
 use crate::resolve::Selected;
 use crate::time::{Monotonic, Span};
@@ -75,7 +75,7 @@ impl Cell {
 
 /// All cells of gate 1, by identity; shared by all cores.
 pub struct CellTable {
-    cells: DashMap<Identity, Cell, ahash::RandomState>,
+    cells: CellMap,
     epoch_offset: Span,
 }
 
@@ -83,18 +83,13 @@ impl CellTable {
     /// An empty table. `epoch_offset` is the wall clock, as nanoseconds since 1970, at zero of the monotonic clock: it
     /// aligns fixed windows to the epoch once (SPEC §10); after that the monotonic clock alone drives them.
     pub fn new(epoch_offset: Span) -> CellTable {
-        CellTable { cells: DashMap::with_hasher(ahash::RandomState::new()), epoch_offset }
+        CellTable { cells: CellMap::new(), epoch_offset }
     }
 
     /// Compiles the gate-1 instances of one chain, in their order, and finds or makes the cell of each.
     pub fn plan(&self, selected: &Selected) -> Arc<GateOnePlan> {
         Arc::new(GateOnePlan::new(selected, |instance| {
-            // Looked up by reference first: the identity is cloned only when the cell is new.
-            if let Some(cell) = self.cells.get(&instance.identity) {
-                return cell.clone();
-            }
-            let entry = self.cells.entry(instance.identity.clone());
-            entry.or_insert_with(|| Cell::of(&instance.limit, self.epoch_offset)).clone()
+            self.cells.find_or_make(&instance.identity, || Cell::of(&instance.limit, self.epoch_offset))
         }))
     }
 
@@ -102,14 +97,19 @@ impl CellTable {
     pub fn sweep(&self, now: Monotonic) -> usize {
         let before = self.cells.len();
         // Within the map's lock a count of one means that nobody else has the cell, and nobody can get it now.
-        self.cells.retain(|_, cell| cell.is_shared() || cell.observed(now, 1) > 0);
+        self.cells.retain(|cell| cell.is_shared() || cell.observed(now, 1) > 0);
         before.saturating_sub(self.cells.len())
     }
 
     /// Slots held now, over all gauges: zero whenever no request is under way.
     pub fn live_slots(&self) -> u64 {
-        let gauge = |cell: &Cell| if let Cell::Gauge(gauge) = cell { gauge.live() } else { 0 };
-        self.cells.iter().map(|entry| gauge(entry.value())).sum()
+        let mut live = 0;
+        self.cells.each(|cell| {
+            if let Cell::Gauge(gauge) = cell {
+                live += gauge.live();
+            }
+        });
+        live
     }
 
     /// Cells in the table.
@@ -119,7 +119,7 @@ impl CellTable {
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.cells.is_empty()
+        self.len() == 0
     }
 }
 
