@@ -1,7 +1,7 @@
 //! What one exchange owes, from gate 2 to its end.
 //!
 //! A charge holds the permits of gate 1 and the reservation of gate 2 and ends exactly once: by
-//! [`Charge::close`], or, when the exchange panics or is dropped on the way, by what had been reached then. The
+//! [`Charge::end`], or, when the exchange panics or is dropped on the way, by what had been reached then. The
 //! order is the same each time: the reservation is settled or voided first, the slots are released after it, so
 //! that whoever gets the slot sees the settled counters.
 
@@ -77,12 +77,7 @@ impl Charge {
         self.reservation.as_ref()
     }
 
-    /// Ends the charge.
-    pub fn close(mut self, ending: Ending) {
-        self.end(ending);
-    }
-
-    /// As [`Charge::close`], for an owner that cannot give the charge away. A second time it does nothing.
+    /// Ends the charge. A second time it does nothing.
     pub fn end(&mut self, ending: Ending) {
         let (Some(admission), Some(reservation)) = (self.admission.take(), self.reservation.take()) else {
             return;

@@ -6,8 +6,9 @@ use crate::bounds::{DRAIN_BODY, KEPT_BUFFER, LINGER_BYTES, LINGER_TIME, READ_ROO
 use crate::core::Core;
 use crate::http1::{
     BodyFraming, ChunkStep, ChunkedDecoder, HeadBounds, HeadError, HeadProgress, HeadSearch, RequestHead,
+    ResponseHead,
 };
-use crate::rt::{self, Elapsed, Stream};
+use crate::rt::{self, Stream};
 use crate::snapshot::HttpBounds;
 
 /// What a connection does after an exchange.
@@ -56,6 +57,8 @@ pub struct Client {
     pub stream: Stream,
     /// The head of the request under way.
     pub head: RequestHead,
+    /// The head of the backend's answer to it.
+    pub answer: ResponseHead,
     /// The answer under way; empty between two of them.
     pub out: Vec<u8>,
     input: Vec<u8>,
@@ -68,6 +71,7 @@ impl Client {
         Client {
             stream,
             head: RequestHead::default(),
+            answer: ResponseHead::default(),
             out: Vec::new(),
             input: Vec::new(),
             search: HeadSearch::default(),
@@ -93,7 +97,7 @@ impl Client {
                 match rt::within(left, self.read_more(READ_ROOM)).await {
                     Ok(Ok(count)) if count > 0 => {}
                     Ok(_) => return HeadRead::Over,
-                    Err(Elapsed) => return HeadRead::Late,
+                    Err(_) => return HeadRead::Late,
                 }
                 continue;
             }

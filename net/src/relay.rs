@@ -46,7 +46,7 @@ pub struct Relay<'a> {
     /// How the client's copy is framed.
     pub framing: ClientFraming,
     /// What is owed.
-    pub charge: Charge,
+    pub charge: &'a mut Charge,
     /// Whether the status was a success.
     pub success: bool,
     /// Times.
@@ -87,7 +87,7 @@ impl Decoder {
 
 impl Relay<'_> {
     /// Relays the body to its end, whichever it is.
-    pub async fn run(mut self, body: ResponseBody) -> Relayed {
+    pub async fn run(&mut self, body: ResponseBody) -> Relayed {
         let mut decoder = match body {
             ResponseBody::None => Decoder::Empty,
             ResponseBody::Length(length) => Decoder::Length(length),
@@ -164,7 +164,7 @@ impl Relay<'_> {
         outcome
     }
 
-    async fn complete(mut self, body: ResponseBody) -> Relayed {
+    async fn complete(&mut self, body: ResponseBody) -> Relayed {
         self.passed.clear();
         self.tap.finish(&mut self.passed);
         frame(self.framing, &self.passed, &mut self.client.out);
@@ -173,19 +173,19 @@ impl Relay<'_> {
         }
         let reusable = self.upstream.buffer.is_empty() && !matches!(body, ResponseBody::UntilClose);
         let ending = self.ending();
-        self.charge.close(ending);
+        self.charge.end(ending);
         match self.client.send(&self.http).await {
             true => Relayed::Complete { reusable },
             false => Relayed::ClientGone,
         }
     }
 
-    fn client_gone(mut self) -> Relayed {
+    fn client_gone(&mut self) -> Relayed {
         self.close();
         Relayed::ClientGone
     }
 
-    fn broken(mut self, nothing_sent: bool, reason: &'static str) -> Relayed {
+    fn broken(&mut self, nothing_sent: bool, reason: &'static str) -> Relayed {
         self.close();
         match nothing_sent {
             true => {

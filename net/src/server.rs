@@ -37,3 +37,21 @@ pub async fn serve(core: Rc<Core>, occupancy: Occupancy, stream: Stream) {
     }
     drop(occupancy);
 }
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future;
+
+    use super::*;
+
+    fn future_bytes<A, B, C, F: Future>(_: impl Fn(A, B, C) -> F) -> usize {
+        std::mem::size_of::<F>()
+    }
+
+    /// A future's bytes are moved when it is made, and held for each connection.
+    #[test]
+    fn a_connection_is_small() {
+        let bytes = future_bytes(serve);
+        assert!(bytes <= 8 * 1024, "the future of a connection has {bytes} bytes");
+    }
+}

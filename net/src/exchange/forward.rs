@@ -13,75 +13,77 @@ use crate::http1::write::{
     AcceptEncoding, ClientFraming, ProviderCredential, RelayedHead, UpstreamRequest, write_request,
     write_response,
 };
-use crate::http1::{HeadBounds, HeadProgress, HeadSearch, ResponseHead, Role};
+use crate::http1::{HeadBounds, HeadProgress, HeadSearch, Role};
 use crate::json::{self, Asked};
 use crate::relay::{Relay, Relayed};
-use crate::rt::{Elapsed, Waited, Watch, watched, within};
+use crate::rt::{Waited, Watch, watched, within};
 use crate::snapshot::{HttpBounds, Occupied, Target};
 use crate::upstream::{self, Connection, Unreachable};
 use crate::usage::Tap;
 
 /// How waiting for the backend's final head ended.
 enum Answered {
-    Head(ResponseHead),
+    /// The client's connection holds it.
+    Head,
     ClientGone,
     /// Nothing that could be called an answer came: nothing is consumed.
     Undelivered(Denied),
 }
 
 impl Exchange<'_> {
-    /// Sends the request to its backend and relays what comes back. The charge ends in here, in every case.
+    /// Sends the request to its backend and relays what comes back. The charge ends in here, unless nothing was sent:
+    /// then its drop gives everything back.
     pub(super) async fn forward(
         &mut self,
         routed: &Routed<'_>,
         body: Vec<u8>,
-        mut charge: Charge,
+        charge: &mut Charge,
     ) -> Result<Next, Denied> {
         let asks_usage = routed.facts.stream
             && routed.endpoint.has_stream_options()
             && routed.facts.include_usage == Asked::No;
         let rewritten = json::rewrite(&body, &routed.facts, routed.route.served_model.as_deref(), asks_usage);
-        let body = rewritten.unwrap_or(body);
-        let (mut connection, occupied, body) = self.send(routed, body).await?;
+        let (mut connection, occupied, body) = self.send(routed, rewritten.unwrap_or(body)).await?;
         charge.sent();
         self.client.reuse(body);
-        let head = match self.response_head(&mut connection).await {
-            Answered::Head(head) => head,
+        match self.response_head(&mut connection).await {
+            Answered::Head => {}
             Answered::ClientGone => {
-                charge.close(Ending::Unreported { relayed_bytes: 0 });
+                charge.end(Ending::Unreported { relayed_bytes: 0 });
                 return Ok(Next::Close);
             }
             Answered::Undelivered(denied) => {
-                charge.close(Ending::Undelivered);
+                charge.end(Ending::Undelivered);
                 return Err(denied);
             }
-        };
+        }
         occupied.target().is_well();
-        self.relay(routed, connection, head, charge, asks_usage).await
+        self.relay(routed, connection, charge, asks_usage).await
     }
 
     async fn relay(
         &mut self,
         routed: &Routed<'_>,
         mut connection: Connection,
-        head: ResponseHead,
-        charge: Charge,
+        charge: &mut Charge,
         asked_usage: bool,
     ) -> Result<Next, Denied> {
-        let tap = Tap::of_response(routed.endpoint.dialect(), &head, asked_usage);
+        let head = &self.client.answer;
+        let tap = Tap::of_response(routed.endpoint.dialect(), head, asked_usage);
         let version = self.client.head.version();
         let framing = ClientFraming::choose(version, head.body(), tap.withholds());
         let keep = self.keeps_alive() && framing != ClientFraming::UntilClose;
+        let (body, reusable_head) = (head.body(), head.keep_alive());
         let success = (200..300).contains(&head.status());
         let mut extra = Vec::new();
         let replaces = match success {
-            true => self.success_headers(&mut extra, routed, &charge),
+            true => self.success_headers(&mut extra, routed, charge),
             false => None,
         };
         write_response(
             &mut self.client.out,
             &RelayedHead {
-                head: &head,
+                head: &self.client.answer,
                 framing,
                 version,
                 keep_alive: keep,
@@ -90,7 +92,7 @@ impl Exchange<'_> {
                 replaces,
             },
         );
-        let relay = Relay {
+        let mut relay = Relay {
             client: self.client,
             upstream: &mut connection,
             tap,
@@ -100,9 +102,9 @@ impl Exchange<'_> {
             http: self.http,
             passed: Vec::new(),
         };
-        match relay.run(head.body()).await {
+        match relay.run(body).await {
             Relayed::Complete { reusable } => {
-                if reusable && head.keep_alive() && !connection.spoilt {
+                if reusable && reusable_head && !connection.spoilt {
                     self.core.pool.keep(connection);
                 }
                 Ok(if keep { Next::Keep } else { Next::Close })
@@ -201,13 +203,13 @@ impl Exchange<'_> {
     /// Waits for the head of the final answer, skipping interim ones.
     async fn response_head(&mut self, connection: &mut Connection) -> Answered {
         let bounds = HeadBounds { max_bytes: self.http.max_head };
-        let (mut head, mut search) = (ResponseHead::default(), HeadSearch::default());
+        let mut search = HeadSearch::default();
         let mut interim = 0;
         loop {
-            match head.parse(&connection.buffer, &bounds, &mut search, false) {
+            match self.client.answer.parse(&connection.buffer, &bounds, &mut search, false) {
                 HeadProgress::Complete { consumed, .. } => {
                     connection.buffer.drain(..consumed);
-                    if !head.is_interim() {
+                    if !self.client.answer.is_interim() {
                         break;
                     }
                     interim += 1;
@@ -235,10 +237,10 @@ impl Exchange<'_> {
                 Waited::ClientGone => return Answered::ClientGone,
             }
         }
-        if head.status() == 101 {
+        if self.client.answer.status() == 101 {
             return failed("the backend switched protocols, which nobody asked for");
         }
-        Answered::Head(head)
+        Answered::Head
     }
 }
 
@@ -293,6 +295,6 @@ async fn write(
             sent = Sent::Part;
             (sent, body)
         }
-        Err(Elapsed) => (Sent::Stalled, Vec::new()),
+        Err(_) => (Sent::Stalled, Vec::new()),
     }
 }

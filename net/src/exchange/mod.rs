@@ -108,8 +108,8 @@ impl Exchange<'_> {
         let facts = facts.map_err(Denied::BadBody)?;
         let armed = self.armed.clone();
         let routed = route(&armed, key.as_deref(), endpoint, facts, &body)?;
-        let charge = self.gate_two(chain, &routed, &body, admission).await?;
-        self.forward(&routed, body, charge).await
+        let mut charge = self.gate_two(chain, &routed, &body, admission).await?;
+        self.forward(&routed, body, &mut charge).await
     }
 
     fn authenticate(&self, now: Now) -> Result<Option<Arc<Key>>, Denied> {

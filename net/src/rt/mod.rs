@@ -24,4 +24,4 @@ pub use offload::{Offload, offload};
 pub use runtime::run_core;
 pub use stream::Stream;
 pub use sys::{allowed_cpus, nanoseconds_asleep, shutdown_read};
-pub use task::{Elapsed, Waited, Watch, first_of, sleep, spawn, watched, within};
+pub use task::{Waited, Watch, first_of, sleep, spawn, watched, within};

@@ -6,14 +6,11 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use monoio::time::{Sleep, Timeout};
 use tracing::error;
 
 use super::Stream;
 use crate::bounds::{CLIENT_WATCH_DELAY, CLIENT_WATCH_TICK};
-
-/// The time given was not enough.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Elapsed;
 
 /// Runs `work` beside the caller on this core. A panic in it ends it alone: what it owned is dropped as it
 /// unwinds, so its permits and holds are released, and the core goes on.
@@ -33,17 +30,16 @@ pub fn spawn(what: &'static str, work: impl Future<Output = ()> + 'static) {
     });
 }
 
-/// Waits for `span`, rounded up to the runtime's millisecond.
-pub async fn sleep(span: Duration) {
-    monoio::time::sleep(span).await;
+/// Waits for `span`, rounded up to the runtime's millisecond. Not an `async fn`: that would hold the timer, which is
+/// large, twice.
+pub fn sleep(span: Duration) -> Sleep {
+    monoio::time::sleep(span)
 }
 
-/// The result of `work`, or [`Elapsed`]. A read given up this way may have eaten bytes: close its connection.
-///
-/// # Errors
-/// [`Elapsed`] when `work` was not done within `span`.
-pub async fn within<T>(span: Duration, work: impl Future<Output = T>) -> Result<T, Elapsed> {
-    monoio::time::timeout(span, work).await.map_err(|_| Elapsed)
+/// The result of `work`, or an error when it was not done within `span`. A read given up this way may have eaten
+/// bytes: close its connection.
+pub fn within<F: Future>(span: Duration, work: F) -> Timeout<F> {
+    monoio::time::timeout(span, work)
 }
 
 /// The output of whichever is ready first; `left` is asked first.

@@ -12,7 +12,7 @@ pub use pool::{Connection, Pool};
 
 use std::sync::Arc;
 
-use crate::rt::{self, Elapsed};
+use crate::rt;
 use crate::snapshot::{HttpBounds, Target};
 
 /// Why a backend could not be reached. Nothing was sent.
@@ -33,6 +33,6 @@ pub async fn connect(target: &Arc<Target>, http: &HttpBounds) -> Result<Connecti
     match rt::within(http.connect_timeout, rt::Stream::connect(target.address)).await {
         Ok(Ok(stream)) => Ok(Connection::new(stream, target.address)),
         Ok(Err(reason)) => Err(Unreachable::Refused(reason.kind())),
-        Err(Elapsed) => Err(Unreachable::TimedOut),
+        Err(_) => Err(Unreachable::TimedOut),
     }
 }
