@@ -14,7 +14,7 @@ use super::support::until;
 /// Clients at the same time.
 const CLIENTS: u64 = 8;
 /// Exchanges of each client in one storm.
-const EXCHANGES: u64 = 60;
+const EXCHANGES: u64 = 120;
 /// Descriptors that may differ between two times of rest: idle connections to the backend.
 const SLACK: usize = 2 * CLIENTS as usize;
 
