@@ -26,6 +26,7 @@ pub mod limits;
 pub mod money;
 pub mod posture;
 pub mod prices;
+pub mod report;
 pub mod resolve;
 pub mod routing;
 pub mod ruleset;
@@ -54,6 +55,7 @@ pub use limits::{
 };
 pub use money::{MoneyError, PicoUsd, TokenPrice};
 pub use prices::{ModelPrice, PriceBook};
+pub use report::{Probe, ProbeAnswer, Report, UsageKey, UsageRow, UsageSum};
 pub use resolve::{Instance, Selected};
 pub use routing::{Api, ProviderId, Route, Routes};
 pub use ruleset::{CompileError, DroppedOverride, Override, Ruleset};

@@ -1,0 +1,110 @@
+//! What crosses between the cores and the control plane, beside snapshots: reports going out, probes going in.
+//!
+//! Plain data. The data plane fills it, the control plane stores and shows it; neither needs the other for that.
+
+use std::sync::Arc;
+
+use crate::gates::Estimate;
+use crate::identity::Kid;
+use crate::limits::Gate;
+use crate::money::PicoUsd;
+use crate::resolve::Instance;
+use crate::routing::ProviderId;
+use crate::shard::CounterMark;
+use crate::tenancy::{Chain, NodeId};
+use crate::units::Tokens;
+use crate::verdict::{Reading, Refusal};
+
+/// One message of a core.
+#[derive(Debug)]
+pub enum Report {
+    /// Calendar counters that changed, each as it stands now.
+    Counters(Vec<CounterMark>),
+    /// What exchanges used since the last report, rolled up.
+    Usage(Vec<UsageRow>),
+}
+
+/// What identifies one row of a roll-up. A row of the same identity may be reported again: they add up.
+#[derive(Clone, Debug, Eq, PartialEq, Hash)]
+pub struct UsageKey {
+    /// The first second of the hour of admission, since 1970, UTC.
+    pub hour: i64,
+    /// The key; `None` for keyless traffic.
+    pub kid: Option<Kid>,
+    /// The key's owner; `__global` for keyless traffic.
+    pub node: NodeId,
+    /// The model asked for.
+    pub model: Arc<str>,
+    /// The model served, which has the price.
+    pub served: Arc<str>,
+    /// Who served it.
+    pub provider: ProviderId,
+    /// The normalised path.
+    pub endpoint: &'static str,
+}
+
+/// What exchanges of one identity used.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct UsageSum {
+    /// Exchanges that were delivered.
+    pub requests: u64,
+    /// Of these, those whose usage was estimated.
+    pub estimated: u64,
+    /// Of these, those whose model had no price.
+    pub unpriced: u64,
+    /// Tokens read, the cached ones among them.
+    pub input: Tokens,
+    /// Tokens read from the provider's cache.
+    pub cached_input: Tokens,
+    /// Tokens written.
+    pub output: Tokens,
+    /// What they cost.
+    pub cost: PicoUsd,
+}
+
+impl UsageSum {
+    /// Adds another sum, saturating.
+    pub fn add(&mut self, other: &UsageSum) {
+        self.requests = self.requests.saturating_add(other.requests);
+        self.estimated = self.estimated.saturating_add(other.estimated);
+        self.unpriced = self.unpriced.saturating_add(other.unpriced);
+        self.input = self.input.saturating_add(other.input);
+        self.cached_input = self.cached_input.saturating_add(other.cached_input);
+        self.output = self.output.saturating_add(other.output);
+        self.cost = self.cost.saturating_add(other.cost);
+    }
+}
+
+/// One row of a roll-up.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct UsageRow {
+    /// What it is of.
+    pub key: UsageKey,
+    /// What was used.
+    pub sum: UsageSum,
+}
+
+/// A dry run: what one request would meet.
+#[derive(Clone, Debug)]
+pub struct Probe {
+    /// Whose request.
+    pub chain: Chain,
+    /// The model asked for.
+    pub model: String,
+    /// The provider it would be routed to.
+    pub provider: String,
+    /// The normalised path.
+    pub endpoint: String,
+    /// What gate 2 would hold.
+    pub estimate: Estimate,
+}
+
+/// What a dry run finds. Nothing was counted.
+#[derive(Debug)]
+pub struct ProbeAnswer {
+    /// Each instance that the chain selects with its figures, gate 1 first, in evaluation order; those off or suspended
+    /// too.
+    pub caps: Vec<(Instance, Reading)>,
+    /// The gate that would refuse, and why; `None` when both would admit.
+    pub refusal: Option<(Gate, Refusal)>,
+}
