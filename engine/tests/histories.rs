@@ -5,8 +5,14 @@
 //! counter are compared; at rest nothing is held and no slot is taken. A failing seed is named; replay it with
 //! `HISTORY_SEED=<seed> cargo test -p engine --test histories`.
 
+#[path = "support/bucket.rs"]
+mod bucket;
+#[path = "support/civil.rs"]
+mod civil;
 #[path = "support/oracle.rs"]
 mod oracle;
+#[path = "support/owner.rs"]
+mod owner;
 #[path = "support/seen.rs"]
 mod seen;
 mod support;
@@ -16,12 +22,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 use engine::{
-    Admission, Admit, Algorithm, Answer, Ask, CalendarPeriod, Cause, CellTable, Conjunction, CoreId, Counted,
+    Admission, Admit, Algorithm, Answer, Ask, CalendarPeriod, CellTable, Conjunction, CoreId, Counted,
     Enforce, Estimate, Fail, GateOnePlan, GateOneVerdict, GateTwoPlan, Instance, Limit, LimitType, Mode, Now,
     PicoUsd, Reading, Refusal, Reservation, ReservationId, Selected, Settlement, Shard, Step, Tokens, Units,
     Window,
 };
 use oracle::{Opinion, Oracle, alerts, refuses, skipped};
+use owner::{Expected, deciders};
 use seen::Seen;
 use support::{SECOND, Seeded, calendar, epoch_offset, instance, limit, now, rolling};
 
@@ -38,15 +45,10 @@ struct Flight {
     estimate: Estimate,
     admission: Option<Admission>,
     state: State,
-    /// What this round's answers must add up to: by place, cap and cause.
-    expected: Vec<(usize, String, Cause)>,
-    retry_expected: bool,
+    /// What this round's answers must add up to.
+    expected: Expected,
     second_round: bool,
     waiting: usize,
-    /// Owners that answered in this round.
-    answered: usize,
-    alerts_expected: Vec<(usize, String)>,
-    tokens_left: Option<u128>,
 }
 
 enum State {
@@ -84,7 +86,7 @@ impl World {
                 .map(|core| Shard::new(CoreId(core as u16), cores).with_epoch_offset(epoch_offset()))
                 .collect(),
             table: CellTable::new(epoch_offset()),
-            oracle: Oracle::default(),
+            oracle: Oracle::new(epoch_offset().0),
             limits: Vec::new(),
             chains: Vec::new(),
             flights: Vec::new(),
@@ -190,9 +192,15 @@ impl World {
             }
             _ => {
                 let now = self.now();
-                self.shards.iter_mut().for_each(|shard| shard.expire(now));
-                self.oracle.expire(now);
+                self.expire(now);
             }
+        }
+    }
+
+    fn expire(&mut self, now: Now) {
+        for (core, shard) in self.shards.iter_mut().enumerate() {
+            shard.expire(now);
+            self.oracle.expire(CoreId(core as u16), self.cores, now);
         }
     }
 
@@ -277,13 +285,9 @@ impl World {
             estimate,
             admission: Some(admission),
             state: State::Asking(Box::new(conjunction)),
-            expected: Vec::new(),
-            retry_expected: true,
+            expected: Expected::default(),
             second_round: false,
             waiting: 0,
-            answered: 0,
-            alerts_expected: Vec::new(),
-            tokens_left: None,
         });
         self.poll(self.flights.len() - 1);
     }
@@ -300,12 +304,9 @@ impl World {
                 Step::Send(owner, ask) => {
                     if let Ask::Reserve { final_round, .. } = &ask {
                         if *final_round && !flight.second_round {
-                            assert!(flight.retry_expected, "tries again though more than holds refused");
+                            assert!(!flight.expected.firm, "tries again though more than holds refused");
                             flight.second_round = true;
-                            flight.expected.clear();
-                            flight.answered = 0;
-                            flight.alerts_expected.clear();
-                            flight.tokens_left = None;
+                            flight.expected = Expected::default();
                         }
                         assert_eq!(*final_round, flight.second_round);
                         assert!(!final_round || flight.waiting == 0, "the second round goes one by one");
@@ -314,15 +315,15 @@ impl World {
                     self.asks[usize::from(owner.0)].push_back((index, ask));
                 }
                 Step::Admitted(reservation) => {
-                    assert!(flight.expected.is_empty(), "admitted over {:?}", flight.expected);
-                    flight.alerts_expected.sort();
-                    let alerted = flight.alerts_expected.iter().map(|(_, id)| id.clone()).collect::<Vec<_>>();
-                    assert_eq!(reservation.alerts().map(ToString::to_string).collect::<Vec<_>>(), alerted);
+                    let expected = &flight.expected;
+                    assert!(expected.tripped.is_empty(), "admitted over {:?}", expected.tripped);
+                    let alerted = reservation.alerts().map(ToString::to_string).collect::<Vec<_>>();
+                    assert_eq!(alerted, Expected::ids(&expected.alerts));
                     self.seen.admitted += 1;
                     self.seen.second_round_admitted += u32::from(flight.second_round);
-                    self.seen.alerted += u32::from(!flight.alerts_expected.is_empty());
+                    self.seen.alerted += u32::from(!alerted.is_empty());
                     let left = reservation.tokens_left().map(|left| left.remaining.0);
-                    assert_eq!(left, flight.tokens_left, "tokens left");
+                    assert_eq!(left, expected.tokens_left, "tokens left");
                     flight.state = State::Admitted(reservation);
                     return;
                 }
@@ -333,21 +334,15 @@ impl World {
 
     fn refused(&mut self, index: usize, refusal: &Refusal) {
         let flight = &mut self.flights[index];
-        flight.expected.sort_by_key(|(place, ..)| *place);
+        let expected = &mut flight.expected;
+        expected.tripped.sort_by_key(|(place, ..)| *place);
         let named: Vec<_> =
             refusal.tripped.iter().map(|cap| (cap.instance.limit.id.to_string(), cap.cause)).collect();
-        let wanted: Vec<_> = flight.expected.iter().map(|(_, id, cause)| (id.clone(), *cause)).collect();
+        let wanted: Vec<_> = expected.tripped.iter().map(|(_, id, cause)| (id.clone(), *cause)).collect();
         assert_eq!(named, wanted, "gate 2 tripped");
-        assert!(!named.is_empty() && (flight.second_round || !flight.retry_expected));
-        let mut deciders: Vec<CoreId> = flight
-            .gate_two
-            .instances()
-            .filter(|cap| !skipped(cap))
-            .map(|cap| cap.identity.owner(self.cores))
-            .collect();
-        deciders.sort_unstable();
-        deciders.dedup();
-        assert_eq!(flight.answered, deciders.len(), "every owner says what is over there");
+        assert!(!named.is_empty() && (flight.second_round || expected.firm));
+        let deciders = deciders(&flight.gate_two, self.cores).len();
+        assert_eq!(expected.asked, deciders, "every owner says what is over there");
         let mut owners: Vec<CoreId> =
             refusal.tripped.iter().map(|cap| cap.instance.identity.owner(self.cores)).collect();
         owners.dedup();
@@ -373,68 +368,12 @@ impl World {
         let core = self.seeded.below(self.cores as u64) as usize;
         let Some((index, ask)) = self.asks[core].pop_front() else { return };
         let flight = &mut self.flights[index];
-        let owned: Vec<(usize, Instance)> = flight
-            .gate_two
-            .instances()
-            .enumerate()
-            .filter(|(_, cap)| cap.identity.owner(self.cores).0 as usize == core && !skipped(cap))
-            .map(|(place, cap)| (place, cap.clone()))
-            .collect();
-        let ending = match &ask {
-            Ask::Settle { settlement, .. } => Some(Some(*settlement)),
-            Ask::Void { .. } => Some(None),
-            _ => None,
-        };
-        let deadline = match &ask {
-            Ask::Reserve { deadline, .. } => Some(deadline.0),
-            _ => None,
-        };
-        let answer = self.shards[core].apply(now, ask);
-        self.shards[core].invariants();
-        if let Some(settlement) = ending {
-            owned.iter().for_each(|(_, cap)| self.oracle.end(cap, flight.id, settlement));
+        let told = matches!(ask, Ask::Settle { .. } | Ask::Void { .. });
+        let at = (CoreId(core as u16), self.cores);
+        let answer =
+            owner::apply(&mut self.shards[core], &mut self.oracle, at, now, ask, &mut flight.expected);
+        if told {
             return;
-        }
-        let says: Vec<_> = owned
-            .iter()
-            .map(|(place, cap)| (*place, cap, self.oracle.ask(cap, now, flight.estimate)))
-            .collect();
-        let over = || says.iter().filter(|(_, cap, says)| refuses(cap) && says.cause.is_some());
-        match &answer {
-            Answer::Reserved(_) => {
-                assert_eq!(over().count(), 0, "reserved over {:?}", over().collect::<Vec<_>>());
-                let noted = says.iter().filter(|(_, cap, says)| alerts(cap) && says.cause.is_some());
-                flight
-                    .alerts_expected
-                    .extend(noted.map(|(place, cap, _)| (*place, cap.limit.id.to_string())));
-                for (_, cap) in &owned {
-                    self.oracle.book(cap, now, flight.id, deadline.unwrap(), flight.estimate);
-                }
-                let rates = owned.iter().filter(|(_, cap)| refuses(cap) && cap.limit.kind == LimitType::Tpm);
-                for (_, cap) in rates {
-                    let after = self.oracle.ask(cap, now, flight.estimate);
-                    let left = cap.amount.0.saturating_sub(after.observed + after.held);
-                    flight.tokens_left = Some(flight.tokens_left.map_or(left, |other| other.min(left)));
-                }
-            }
-            Answer::Refused(partial) => {
-                assert_eq!(
-                    partial.tripped.len(),
-                    over().count(),
-                    "{partial:?} against {:?}",
-                    over().collect::<Vec<_>>()
-                );
-                assert!(deadline.is_none() || !partial.tripped.is_empty());
-                for ((place, tripped), (wanted, cap, says)) in partial.tripped.iter().zip(over()) {
-                    assert_eq!((usize::from(*place), &tripped.instance), (*wanted, *cap));
-                    let found = (tripped.observed.0, tripped.held.0, Some(tripped.cause));
-                    assert_eq!(found, (says.observed, says.held, says.cause), "tripped {}", cap.limit.id);
-                    self.oracle.check_wait(cap, now, says, tripped.wait);
-                    flight.expected.push((*wanted, cap.limit.id.to_string(), tripped.cause));
-                    flight.retry_expected &= says.in_flight_only;
-                }
-            }
-            other => panic!("{other:?}"),
         }
         self.answers[core].push_back((index, answer));
     }
@@ -444,7 +383,6 @@ impl World {
         let Some((index, answer)) = self.answers[core].pop_front() else { return };
         let flight = &mut self.flights[index];
         flight.waiting -= 1;
-        flight.answered += 1;
         if let State::Asking(conjunction) = &mut flight.state {
             conjunction.answered(CoreId(core as u16), answer);
             self.poll(index);
@@ -547,8 +485,7 @@ impl World {
         assert!(held == 0 || self.seen.lost > 0, "only a lost reservation waits for its deadline");
         self.clock += 501 * SECOND;
         let now = self.now();
-        self.shards.iter_mut().for_each(|shard| shard.expire(now));
-        self.oracle.expire(now);
+        self.expire(now);
         self.compare();
         for shard in &self.shards {
             shard.invariants();

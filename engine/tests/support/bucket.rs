@@ -1,0 +1,101 @@
+//! A token bucket written down as a level that drains: what `token_bucket` means at both gates (SPEC §4.2).
+
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use engine::{Algorithm, LimitType, Window};
+
+/// Ticks in which `rpm` reads the clock, and level units of one request.
+const PARTS: u64 = 1 << 14;
+
+/// How fine a bucket counts.
+#[derive(Copy, Clone, Debug)]
+pub struct Grain {
+    /// Level units of one request or token. A tick drains as many units as the amount.
+    pub unit: u128,
+    /// Nanoseconds.
+    pub tick: u64,
+}
+
+impl Grain {
+    /// Of a `token_bucket`; `None` for other windows.
+    pub fn of(kind: LimitType, window: &Window) -> Option<Grain> {
+        match window {
+            Window::Rolling { period, algorithm: Algorithm::TokenBucket } if kind == LimitType::Rpm => {
+                Some(Grain { unit: PARTS.into(), tick: period.0.div_ceil(PARTS).max(1) })
+            }
+            Window::Rolling { period, algorithm: Algorithm::TokenBucket } => {
+                Some(Grain { unit: period.0.into(), tick: 1 })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// A bucket at one tick.
+#[derive(Copy, Clone, Default, Debug)]
+pub struct Bucket {
+    pub level: u128,
+    tick: u64,
+    /// All that ever drained.
+    drained: u128,
+    /// What the last who came drained it by.
+    rate: u128,
+    /// At gate 1, the last tick that anyone came at, also if the level stayed.
+    seen: u64,
+}
+
+/// One admission's share: the bucket just after it.
+#[derive(Copy, Clone, Default, Debug)]
+pub struct Share {
+    bucket: Bucket,
+}
+
+impl Bucket {
+    /// At `now` nanoseconds, drained by `amount` a period since the last time.
+    pub fn at(self, grain: Grain, now: u64, amount: u128) -> Bucket {
+        self.at_tick(now / grain.tick, amount)
+    }
+
+    fn at_tick(mut self, tick: u64, amount: u128) -> Bucket {
+        let drained = (u128::from(tick.saturating_sub(self.tick)) * amount).min(self.level);
+        self.level -= drained;
+        self.drained += drained;
+        self.tick = self.tick.max(tick);
+        self.rate = amount;
+        self.seen = self.seen.max(tick);
+        self
+    }
+
+    /// At gate 1, somebody came and was refused.
+    pub fn see(&mut self, grain: Grain, now: u64) {
+        self.seen = self.seen.max(now / grain.tick);
+    }
+
+    /// At `now`, drained by what it was drained by last.
+    pub fn later(self, grain: Grain, now: u64) -> Bucket {
+        self.at(grain, now, self.rate)
+    }
+
+    /// Puts in `count` requests or tokens.
+    pub fn put(&mut self, grain: Grain, count: u128) -> Share {
+        self.level += count * grain.unit;
+        Share { bucket: *self }
+    }
+
+    /// Takes back a request at gate 1, as far as it has not drained by the rate it came under. Whoever gives back brings
+    /// no clock: it happens when somebody came last.
+    pub fn give_back_request(&mut self, grain: Grain, share: Share) {
+        let since = u128::from(self.seen - share.bucket.tick);
+        let left = share.bucket.level.saturating_sub(since * share.bucket.rate).min(grain.unit);
+        if left > 0 {
+            *self = self.at_tick(self.seen, share.bucket.rate);
+            self.level = self.level.saturating_sub(left);
+        }
+    }
+
+    /// Takes back `count` of a share at gate 2, as far as it has not drained.
+    pub fn give_back(&mut self, grain: Grain, share: Share, count: u128) {
+        let left = share.bucket.level.saturating_sub(self.drained - share.bucket.drained);
+        self.level = self.level.saturating_sub((count * grain.unit).min(left));
+    }
+}
