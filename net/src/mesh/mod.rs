@@ -15,5 +15,6 @@
 
 mod post;
 mod sleep;
+mod sync;
 
 pub use post::{Mesh, Parcel, Post, Ticket};

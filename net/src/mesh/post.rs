@@ -4,7 +4,6 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::Poll;
 
 use crossbeam_queue::ArrayQueue;
 use crossbeam_utils::CachePadded;
@@ -153,20 +152,7 @@ impl Post {
     pub async fn arrival(&self) {
         let bed = &self.mesh.beds[self.me];
         let mut slept = false;
-        poll_fn(|context| {
-            if slept || !self.nothing_here() {
-                bed.get_up();
-                return Poll::Ready(());
-            }
-            bed.lie_down(context.waker());
-            if self.nothing_here() {
-                slept = true;
-                return Poll::Pending;
-            }
-            bed.get_up();
-            Poll::Ready(())
-        })
-        .await
+        poll_fn(|context| bed.rest(&mut slept, context.waker(), || self.nothing_here())).await
     }
 }
 
