@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use control::plane::{Plane, Publish, Setup};
 use control::start::{Prepared, StartError, config_path, prepare};
-use engine::CounterMark;
+use engine::Report;
 use net::{Gateway, Publisher};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -63,7 +63,7 @@ impl Running {
         let Prepared { config, ruleset, runtime, keys, counters, store, lock, .. } = prepared;
         let snapshot = wire::snapshot(&config, ruleset.clone())?;
         let settings = wire::settings(&config);
-        let (marks, written): (Sender<Vec<CounterMark>>, Receiver<Vec<CounterMark>>) = channel();
+        let (reports, written): (Sender<Report>, Receiver<Report>) = channel();
         // The control plane starts first: what it needs may be in use, and nothing may be admitted before it runs.
         let publisher = Arc::new(OnceLock::<Publisher>::new());
         let (for_keys, for_ruleset) = (publisher.clone(), publisher.clone());
@@ -73,7 +73,7 @@ impl Running {
         };
         let setup = Setup { config: config.clone(), ruleset, runtime, keys: keys.clone(), store, lock };
         let plane = Plane::start(setup, publish, written)?;
-        let gateway = Gateway::start(&settings, snapshot, keys, counters, &marks).map_err(|error| {
+        let gateway = Gateway::start(&settings, snapshot, keys, counters, &reports).map_err(|error| {
             StartError::new(format!("listen: cannot serve on {}: {error}", settings.listen))
         })?;
         // Never set before: this is the only place.

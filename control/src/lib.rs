@@ -20,4 +20,5 @@ pub mod secret;
 pub mod socket;
 pub mod start;
 pub mod store;
+mod writer;
 pub mod yaml;

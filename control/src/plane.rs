@@ -2,24 +2,22 @@
 //!
 //! - `control` runs a small tokio runtime with the management listener and the control socket. A change of keys is read
 //!   from the database and published to the data plane as a new ring before the socket is answered.
-//! - `counters` takes the marks that the cores send and writes them, one transaction a batch. What cannot be written
-//!   (a full disk) is kept, merged by counter, and tried again, so that memory is bounded by the number of counters.
+//! - `writer` takes what the cores report and writes it ([`crate::writer`]).
 //!
 //! Stopping is in order: the caller has drained the data plane, so the last marks are in the channel; they are
 //! written, the write-ahead log is folded into the database, the socket is removed, the folder's lock is given up.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::mpsc::Receiver;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use engine::{CounterMark, KeyRing, Kid, Ruleset};
+use engine::{KeyRing, Kid, Report, Ruleset};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::oneshot;
@@ -28,7 +26,7 @@ use crate::config::Config;
 use crate::socket::SocketAddress;
 use crate::start::{DataDirLock, StartError};
 use crate::store::{RuntimePlane, Store};
-use crate::{admin, arm, bounds, keys};
+use crate::{admin, arm, bounds, keys, writer};
 
 /// How the data plane is given what changes. Both return once every core can see it.
 pub struct Publish {
@@ -69,11 +67,7 @@ impl Plane {
     ///
     /// # Errors
     /// An address that cannot be bound, a database that cannot be opened a second time.
-    pub fn start(
-        setup: Setup,
-        publish: Publish,
-        marks: Receiver<Vec<CounterMark>>,
-    ) -> Result<Plane, StartError> {
+    pub fn start(setup: Setup, publish: Publish, reports: Receiver<Report>) -> Result<Plane, StartError> {
         let Setup { config, ruleset, runtime, keys, store, lock } = setup;
         let address = SocketAddress::of(&config.data_dir).map_err(|error| socket_error(&config, &error))?;
         let listeners = Listeners::bind(&config, &address)?;
@@ -82,7 +76,7 @@ impl Plane {
         let control = spawn("control", move || serve(state, listeners, stopped))?;
         let stop_counters = Arc::new(AtomicBool::new(false));
         let stop = Arc::clone(&stop_counters);
-        let counters = spawn("counters", move || write_marks(store, &marks, &stop))?;
+        let counters = spawn("writer", move || writer::run(store, &reports, &stop))?;
         Ok(Plane { control, stop_control, counters, stop_counters, address, _lock: lock })
     }
 
@@ -277,66 +271,6 @@ impl State {
         tracing::info!(changed = kids.len(), keys = self.keys.len(), "keys published");
         Ok(())
     }
-}
-
-/// What a counter is, as the key of what is not written yet.
-fn identity(mark: &CounterMark) -> (String, String, [Option<String>; 3], String, String) {
-    let CounterMark { limit_id, node, model, provider, endpoint, period, algorithm, .. } = mark.clone();
-    (limit_id, node, [model, provider, endpoint], period, algorithm)
-}
-
-/// Writes until told to stop or all senders are gone, then writes what is left.
-fn write_marks(
-    mut store: Store,
-    marks: &Receiver<Vec<CounterMark>>,
-    stop: &AtomicBool,
-) -> Result<(), StartError> {
-    let mut unwritten = HashMap::new();
-    let add = |unwritten: &mut HashMap<_, CounterMark>, batch: Vec<CounterMark>| {
-        for mark in batch {
-            let newest = unwritten.entry(identity(&mark)).or_insert_with(|| mark.clone());
-            if mark.window >= newest.window {
-                *newest = mark;
-            }
-        }
-    };
-    loop {
-        let stopping = stop.load(Ordering::Acquire);
-        let ended = match marks.recv_timeout(Duration::from_millis(bounds::MARKS_POLL_MS)) {
-            Ok(batch) => {
-                add(&mut unwritten, batch);
-                false
-            }
-            Err(RecvTimeoutError::Timeout) => stopping,
-            Err(RecvTimeoutError::Disconnected) => true,
-        };
-        while let Ok(batch) = marks.try_recv() {
-            add(&mut unwritten, batch);
-        }
-        let written = match unwritten.is_empty() {
-            true => Ok(()),
-            false => store.write_counters(unwritten.values()),
-        };
-        match written {
-            Ok(()) => unwritten.clear(),
-            Err(error) => tracing::error!(%error, counters = unwritten.len(), "counters are not written"),
-        }
-        if ended {
-            return finish(&store, unwritten.len());
-        }
-        if !unwritten.is_empty() {
-            std::thread::sleep(Duration::from_millis(bounds::MARKS_RETRY_MS));
-        }
-    }
-}
-
-fn finish(store: &Store, unwritten: usize) -> Result<(), StartError> {
-    if unwritten > 0 {
-        return Err(StartError::new(format!(
-            "{unwritten} counters could not be written; their last usage is lost"
-        )));
-    }
-    Ok(store.checkpoint()?)
 }
 
 #[cfg(test)]

@@ -56,6 +56,9 @@ pub const ONE_WRITE: usize = 32 * 1024;
 /// Compiled plans that a core keeps; more distinct (owner, endpoint, model) than this and they are made anew.
 pub const KEPT_PLANS: usize = 16 * 1024;
 
+/// Dry runs that may wait for an answer at once; the management API has few users.
+pub const OPEN_PROBES: usize = 64;
+
 // ---- upstream ------------------------------------------------------------------------------------------
 
 /// Idle connections that a core keeps to one backend address.

@@ -10,10 +10,12 @@ use std::rc::Rc;
 use engine::ModelPrice;
 use engine::Tokens;
 use engine::Usage;
+use engine::UsageSum;
 use engine::cells::{Admission, Counted};
 use engine::gates::{Reservation, Settlement};
 
 use crate::core::Core;
+use crate::tally::Account;
 
 /// How an exchange ended, as far as it matters to the counters (SPEC §4.7).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,18 +41,20 @@ pub struct Charge {
     reservation: Option<Reservation>,
     price: Option<ModelPrice>,
     input_estimate: Tokens,
+    account: Account,
     sent: bool,
 }
 
 impl Charge {
     /// A charge on what both gates admitted. `price` is the served model's, if it has one; `input_estimate` the
-    /// prompt's share of the estimate.
+    /// prompt's share of the estimate; `account` whose usage it is.
     pub fn new(
         core: Rc<Core>,
         admission: Admission,
         reservation: Reservation,
         price: Option<ModelPrice>,
         input_estimate: Tokens,
+        account: Account,
     ) -> Charge {
         Charge {
             core,
@@ -58,6 +62,7 @@ impl Charge {
             reservation: Some(reservation),
             price,
             input_estimate,
+            account,
             sent: false,
         }
     }
@@ -101,6 +106,18 @@ impl Charge {
         };
         let settlement = Settlement { tokens: usage.tokens(), money, estimated };
         self.core.tell(reservation.settle(settlement));
+        self.core.add_usage(
+            &self.account,
+            &UsageSum {
+                requests: 1,
+                estimated: estimated.into(),
+                unpriced: money.is_none().into(),
+                input: usage.input,
+                cached_input: usage.cached_input,
+                output: usage.output,
+                cost: money.unwrap_or_default(),
+            },
+        );
         admission.finish(Counted::Kept);
     }
 }

@@ -21,7 +21,7 @@ use engine::cells::CellTable;
 use engine::gates::{Answer, Ask, Conjunction, Estimate, GateTwoPlan, Reservation, ReservationId, Step};
 use engine::shard::{CounterMark, Shard};
 use engine::verdict::{Reading, Refusal};
-use engine::{Now, Span};
+use engine::{Now, Report, Span, UsageSum};
 
 use crate::bounds::{EXCHANGE_BOUND, HOLD_MARGIN, ROUNDS_A_SWEEP, UPKEEP_PERIOD};
 use crate::clock::Clock;
@@ -29,7 +29,9 @@ use crate::mesh::{Mesh, Parcel, Post, Ticket};
 use crate::plans::Armed;
 use crate::rt::{self, Offload};
 use crate::snapshot::Snapshot;
+use crate::tally::{Account, Tally};
 use crate::upstream::Pool;
+use crate::visit::Questions;
 use tracing::error;
 
 /// What all cores of a process share.
@@ -44,6 +46,8 @@ pub struct Shared {
     pub mesh: Arc<Mesh>,
     /// The threads beside the cores.
     pub offload: Offload,
+    /// What is asked from outside the cores.
+    pub questions: Questions,
     /// The process' clocks.
     pub clock: Clock,
     /// The wall clock at the monotonic clock's zero: what aligns fixed windows to the epoch.
@@ -83,7 +87,8 @@ pub struct Core {
     armed: RefCell<Rc<Armed>>,
     idle: RefCell<HashSet<RawFd>>,
     connections: Cell<usize>,
-    marks: Sender<Vec<CounterMark>>,
+    tally: RefCell<Tally>,
+    reports: Sender<Report>,
 }
 
 /// Answers that have come for a ticket, and who waits for more.
@@ -100,7 +105,7 @@ impl Core {
         cores: usize,
         shared: Arc<Shared>,
         restored: Vec<CounterMark>,
-        marks: Sender<Vec<CounterMark>>,
+        reports: Sender<Report>,
     ) -> Rc<Core> {
         let mut shard = Shard::new(id, cores).with_epoch_offset(shared.epoch_offset);
         let now = shared.clock.now();
@@ -121,7 +126,8 @@ impl Core {
             armed: RefCell::new(Rc::new(armed)),
             idle: RefCell::default(),
             connections: Cell::new(0),
-            marks,
+            tally: RefCell::default(),
+            reports,
             shared,
         })
     }
@@ -188,30 +194,34 @@ impl Core {
 
     /// What each counter of the plan shows, in evaluation order. Counts nothing.
     pub async fn read(&self, plan: &Arc<GateTwoPlan>) -> Vec<Reading> {
-        let wait = Wait { core: self, ticket: Ticket(self.next_number()), plan };
         let mut readings = vec![Reading::default(); plan.instances().len()];
-        let mut missing = 0;
-        let mut place = |answer| {
+        for answer in self.ask_all(plan, || Ask::Read { plan: plan.clone() }).await {
             if let Answer::Read(seen) = answer {
                 for (index, reading) in seen {
                     readings[usize::from(index)] = reading;
                 }
             }
-        };
+        }
+        readings
+    }
+
+    /// Asks every owner of the plan's counters the same, and waits for all answers.
+    pub async fn ask_all(&self, plan: &Arc<GateTwoPlan>, ask: impl Fn() -> Ask) -> Vec<Answer> {
+        let wait = Wait { core: self, ticket: Ticket(self.next_number()), plan };
+        let (mut answers, mut missing) = (Vec::new(), 0);
         for owner in plan.owners() {
-            match self.ask(owner, wait.ticket, Ask::Read { plan: plan.clone() }) {
-                Some(answer) => place(answer),
+            match self.ask(owner, wait.ticket, ask()) {
+                Some(answer) => answers.push(answer),
                 None => missing += 1,
             }
         }
         while missing > 0 {
-            for (_, answer) in self.answers(wait.ticket).await {
-                place(answer);
-                missing -= 1;
-            }
+            let more = self.answers(wait.ticket).await;
+            missing -= more.len().min(missing);
+            answers.extend(more.into_iter().map(|(_, answer)| answer));
         }
         wait.over();
-        readings
+        answers
     }
 
     /// Tells owners what became of a reservation.
@@ -227,7 +237,7 @@ impl Core {
 
     /// One ask: answered at once when this core is the owner.
     fn ask(&self, owner: CoreId, ticket: Ticket, ask: Ask) -> Option<Answer> {
-        let answered = matches!(ask, Ask::Reserve { .. } | Ask::Read { .. });
+        let answered = !matches!(ask, Ask::Settle { .. } | Ask::Void { .. });
         if owner == self.id {
             self.collect();
             let answer = self.shard.borrow_mut().apply(self.now(), ask);
@@ -318,7 +328,7 @@ impl Core {
         }
     }
 
-    /// Hands changed counters to the journal and lets overdue holds go, for as long as the core lives.
+    /// Reports to the control plane and lets overdue holds go, for as long as the core lives.
     pub async fn upkeep(self: Rc<Core>) {
         for round in 1u64.. {
             rt::sleep(UPKEEP_PERIOD).await;
@@ -327,7 +337,7 @@ impl Core {
                 self.shared.clock.follow();
             }
             self.shard.borrow_mut().expire(self.now());
-            self.hand_over_marks();
+            self.report();
             if round.is_multiple_of(ROUNDS_A_SWEEP) {
                 self.pool.prune();
                 if self.id == CoreId(0) {
@@ -337,13 +347,22 @@ impl Core {
         }
     }
 
-    /// Sends what has changed since the last time to the journal.
-    pub fn hand_over_marks(&self) {
+    /// Sends what has changed and what was used since the last time to the control plane.
+    pub fn report(&self) {
         let changed = self.shard.borrow_mut().take_marks();
+        let used = self.tally.borrow_mut().take();
+        // The control plane ends after the cores do; once it is gone there is nobody left to tell.
         if !changed.is_empty() {
-            // The journal ends after the cores do; once it is gone there is nobody left to tell.
-            let _ = self.marks.send(changed);
+            let _ = self.reports.send(Report::Counters(changed));
         }
+        if !used.is_empty() {
+            let _ = self.reports.send(Report::Usage(used));
+        }
+    }
+
+    /// Adds what one exchange used to this core's roll-up.
+    pub fn add_usage(&self, account: &Account, sum: &UsageSum) {
+        self.tally.borrow_mut().add(account, sum);
     }
 
     // ---- connections -----------------------------------------------------------------------------------

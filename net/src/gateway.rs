@@ -13,7 +13,7 @@ use arc_swap::ArcSwap;
 use engine::CoreId;
 use engine::cells::CellTable;
 use engine::shard::CounterMark;
-use engine::{KeyRing, Ruleset};
+use engine::{KeyRing, Probe, ProbeAnswer, Report, Ruleset};
 use tracing::{error, info, warn};
 
 use crate::bounds::OFFLOAD_THREADS;
@@ -23,6 +23,7 @@ use crate::mesh::Mesh;
 use crate::rt::{self, Acceptor, Offload};
 use crate::server;
 use crate::snapshot::{Settings, Snapshot};
+use crate::visit::{self, Questions};
 
 /// How often a draining core looks whether its last connection has gone.
 const DRAIN_TICK: Duration = Duration::from_millis(5);
@@ -35,8 +36,8 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// Binds and serves. `restored` are the calendar counters of an earlier run; `marks` receives those that
-    /// change. Threads that must not inherit a core's pinning are to be started before.
+    /// Binds and serves. `restored` are the calendar counters of an earlier run; `reports` receives what
+    /// changes and what is used. Threads that must not inherit a core's pinning are to be started before.
     ///
     /// # Errors
     /// The address cannot be bound, or a thread not be started.
@@ -45,7 +46,7 @@ impl Gateway {
         snapshot: Snapshot,
         keys: Arc<KeyRing>,
         restored: Vec<CounterMark>,
-        marks: &Sender<Vec<CounterMark>>,
+        reports: &Sender<Report>,
     ) -> io::Result<Gateway> {
         let count = settings.workers.max(1);
         let (listeners, address) = rt::bind_all(settings.listen, count)?;
@@ -58,6 +59,7 @@ impl Gateway {
             epoch_offset,
             mesh: Mesh::new(count),
             offload: Offload::start(OFFLOAD_THREADS)?,
+            questions: Questions::default(),
             clock,
             draining: AtomicBool::new(false),
             at_work: AtomicUsize::new(count),
@@ -73,12 +75,12 @@ impl Gateway {
         }
         let mut cores = Vec::new();
         for ((index, listener), restored) in listeners.into_iter().enumerate().zip(parts) {
-            let (shared, marks) = (shared.clone(), marks.clone());
+            let (shared, reports) = (shared.clone(), reports.clone());
             let cpu = (!cpus.is_empty()).then(|| cpus[index % cpus.len()]);
             let run = move || {
                 let id = CoreId(index as u16);
                 let ended = rt::run_core(cpu, async move {
-                    let core = Core::new(id, count, shared, restored, marks);
+                    let core = Core::new(id, count, shared, restored, reports);
                     serve_core(core, listener).await;
                 });
                 if let Err(reason) = ended {
@@ -145,6 +147,12 @@ impl Publisher {
         self.publish(Snapshot { version: ruleset.version(), ruleset, ..Snapshot::clone(&current) });
     }
 
+    /// A dry run: what one request would meet now, counting nothing. Waits for the answer on the calling thread, at most
+    /// `patience`; `None` when none came.
+    pub fn probe(&self, probe: Probe, patience: Duration) -> Option<ProbeAnswer> {
+        visit::ask(&self.shared, probe, patience)
+    }
+
     /// Puts a new key ring in force at once.
     pub fn publish_keys(&self, keys: Arc<KeyRing>) {
         self.shared.keys.store(keys);
@@ -167,6 +175,7 @@ async fn serve_core(core: Rc<Core>, listener: TcpListener) {
     while !core.is_draining() {
         core.arrival().await;
         core.collect();
+        visit::answer(&core);
     }
     acceptor.stop();
     // The accept ends and its socket is closed within a turn of the runtime.
@@ -181,5 +190,5 @@ async fn serve_core(core: Rc<Core>, listener: TcpListener) {
         warn!(core = core.id.0, left = core.connections(), "http.drain_timeout passed, exchanges are cut");
     }
     core.leave(cut).await;
-    core.hand_over_marks();
+    core.report();
 }

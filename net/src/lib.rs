@@ -26,8 +26,10 @@ mod relay;
 mod rt;
 mod server;
 mod snapshot;
+mod tally;
 mod upstream;
 pub mod usage;
+mod visit;
 
 pub use gateway::{Gateway, Publisher};
 pub use snapshot::{Backend, HttpBounds, Secret, Settings, Snapshot, Target};

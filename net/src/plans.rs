@@ -8,6 +8,7 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::hash::Hash;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use ahash::RandomState;
@@ -15,7 +16,7 @@ use engine::Dims;
 use engine::Gate;
 use engine::cells::{CellTable, GateOnePlan};
 use engine::gates::GateTwoPlan;
-use engine::{Chain, Level, NodeId};
+use engine::{Chain, Key, Level, NodeId, ProviderId, Route};
 
 use crate::bounds::KEPT_PLANS;
 use crate::snapshot::Snapshot;
@@ -26,8 +27,25 @@ pub struct Armed {
     pub snapshot: Arc<Snapshot>,
     cells: Arc<CellTable>,
     cores: usize,
-    gate_one: RefCell<PlanMap<GateOnePlan>>,
-    gate_two: RefCell<PlanMap<GateTwoPlan>>,
+    gate_one: RefCell<PlanMap<Arc<GateOnePlan>>>,
+    gate_two: RefCell<PlanMap<Rc<Resolved>>>,
+}
+
+/// What a request of one chain for one model at one endpoint comes to. The names are this core's own copies: their
+/// reference counts are shared with nobody.
+pub struct Resolved {
+    /// The caps of gate 2.
+    pub plan: Arc<GateTwoPlan>,
+    /// The key's owner, or `__global`.
+    pub node: NodeId,
+    /// The model asked for.
+    pub model: Arc<str>,
+    /// The model served.
+    pub served: Arc<str>,
+    /// Who serves it.
+    pub provider: ProviderId,
+    /// The normalised path.
+    pub endpoint: &'static str,
 }
 
 impl Armed {
@@ -44,11 +62,44 @@ impl Armed {
         })
     }
 
-    /// The gate-2 plan of a chain for what a request asks.
-    pub fn gate_two(&self, chain: &Chain, dims: &Dims<'_>) -> Arc<GateTwoPlan> {
-        self.gate_two.borrow_mut().get_or_make(self.place(chain), dims, || {
-            GateTwoPlan::new(&self.snapshot.ruleset.resolve(chain, Gate::Two, dims), self.cores)
+    /// What a request of `key` comes to, once its route is known.
+    pub fn resolved(
+        &self,
+        key: Option<&Key>,
+        model: &str,
+        route: &Route,
+        endpoint: &'static str,
+    ) -> Rc<Resolved> {
+        let anonymous;
+        let chain = match key {
+            Some(key) => &key.chain,
+            None => {
+                anonymous = Chain::anonymous();
+                &anonymous
+            }
+        };
+        let dims = Dims { model, provider: route.provider.as_str(), endpoint };
+        self.gate_two.borrow_mut().get_or_make(self.place(chain), &dims, || {
+            let owner = key.map_or(NodeId::global(), |key| NodeId::new(key.owner.as_str()));
+            Rc::new(Resolved {
+                plan: GateTwoPlan::new(&self.snapshot.ruleset.resolve(chain, Gate::Two, &dims), self.cores),
+                node: owner,
+                model: model.into(),
+                served: route.served(model).into(),
+                provider: ProviderId::new(route.provider.as_str()),
+                endpoint,
+            })
         })
+    }
+
+    /// The gate-1 plan for a dry run, not kept.
+    pub fn gate_one_shown(&self, chain: &Chain, dims: &Dims<'_>) -> Arc<GateOnePlan> {
+        self.cells.plan(&self.snapshot.ruleset.resolve(chain, Gate::One, dims))
+    }
+
+    /// The gate-2 plan of a chain for dims that no request has: what `/tt/v1/me` and a dry run show.
+    pub fn shown(&self, chain: &Chain, dims: &Dims<'_>) -> Arc<GateTwoPlan> {
+        GateTwoPlan::new(&self.snapshot.ruleset.resolve(chain, Gate::Two, dims), self.cores)
     }
 
     /// The node that decides what a chain selects: the key's leaf only where keys are nodes of the tree.
@@ -69,7 +120,7 @@ struct PlanMap<P> {
 struct Kept<P> {
     node: NodeId,
     dims: [Box<str>; 3],
-    plan: Arc<P>,
+    plan: P,
 }
 
 impl<P> Default for PlanMap<P> {
@@ -78,8 +129,8 @@ impl<P> Default for PlanMap<P> {
     }
 }
 
-impl<P> PlanMap<P> {
-    fn get_or_make(&mut self, node: &NodeId, dims: &Dims<'_>, make: impl FnOnce() -> Arc<P>) -> Arc<P> {
+impl<P: Clone> PlanMap<P> {
+    fn get_or_make(&mut self, node: &NodeId, dims: &Dims<'_>, make: impl FnOnce() -> P) -> P {
         let parts = [dims.model, dims.provider, dims.endpoint];
         let hash = self.hasher.hash_one(HashedParts(node, &parts));
         if let Some(kept) = self.plans.get(&hash)

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Mutex;
 use std::sync::mpsc::{Sender, channel};
 
-use engine::{Units, WindowIndex};
+use engine::{CounterMark, Report, Units, WindowIndex};
 use jiff::Timestamp;
 
 use super::*;
@@ -18,7 +18,7 @@ struct House {
     admin: SocketAddr,
     rings: Arc<Mutex<Vec<Arc<KeyRing>>>>,
     rulesets: Arc<Mutex<Vec<Arc<Ruleset>>>>,
-    marks: Option<Sender<Vec<CounterMark>>>,
+    marks: Option<Sender<Report>>,
     plane: Option<Plane>,
 }
 
@@ -167,7 +167,9 @@ fn with_key_nodes_a_minted_key_is_a_node_before_it_is_known() {
 #[test]
 fn counters_survive_a_stop_and_the_newest_window_wins() {
     let mut house = House::start("data", "");
-    let send = |house: &House, batch| house.marks.as_ref().expect("a sender").send(batch).expect("sent");
+    let send = |house: &House, batch| {
+        house.marks.as_ref().expect("a sender").send(Report::Counters(batch)).expect("sent")
+    };
     send(&house, vec![mark("a", 7, 1), mark("b", 7, 5)]);
     send(&house, vec![mark("a", 8, 2), mark("a", 7, 9)]);
     house.stop();

@@ -16,6 +16,7 @@ mod counters;
 mod keys;
 mod planes;
 mod schema;
+mod usage;
 
 use std::fmt;
 use std::path::{Path, PathBuf};

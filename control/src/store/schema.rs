@@ -61,19 +61,25 @@ CREATE TABLE counters (
     PRIMARY KEY (limit_id, node, dims, period, algorithm)
 ) STRICT, WITHOUT ROWID;
 
+-- What exchanges used, rolled up by the hour of their admission. Money is whole dollars and the pico-dollars beyond
+-- them, so that sums stay exact in 64 bits.
 CREATE TABLE usage (
-    day           TEXT NOT NULL,
-    node          TEXT NOT NULL,
-    kid           TEXT NOT NULL,
-    model         TEXT NOT NULL,
+    hour          INTEGER NOT NULL,        -- its first second, since 1970, UTC
+    node          TEXT NOT NULL,           -- the key's owner; __global for keyless traffic
+    kid           TEXT NOT NULL,           -- empty for keyless traffic
+    model         TEXT NOT NULL,           -- as asked for
+    served        TEXT NOT NULL,
     provider      TEXT NOT NULL,
     endpoint      TEXT NOT NULL,
-    requests      TEXT NOT NULL,
-    input_tokens  TEXT NOT NULL,
-    cached_tokens TEXT NOT NULL,
-    output_tokens TEXT NOT NULL,
-    pico_usd      TEXT NOT NULL,
-    PRIMARY KEY (day, node, kid, model, provider, endpoint)
+    requests      INTEGER NOT NULL,
+    estimated     INTEGER NOT NULL,        -- of the requests: with estimated usage
+    unpriced      INTEGER NOT NULL,        -- of the requests: of a model without a price
+    input_tokens  INTEGER NOT NULL,
+    cached_tokens INTEGER NOT NULL,        -- of the input tokens
+    output_tokens INTEGER NOT NULL,
+    usd           INTEGER NOT NULL,
+    pico_usd      INTEGER NOT NULL,        -- below 10^12
+    PRIMARY KEY (hour, node, kid, model, served, provider, endpoint)
 ) STRICT, WITHOUT ROWID;
 "];
 

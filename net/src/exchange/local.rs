@@ -6,6 +6,7 @@ use engine::{Dims, Key};
 use super::{Denied, Exchange};
 use crate::answer::{write_document, write_me, write_models};
 use crate::connection::Next;
+use crate::endpoint::{Endpoint, classify};
 
 impl Exchange<'_> {
     /// `/tt/v1/healthz` and `/tt/v1/readyz`: without a key, whatever `require_key` says.
@@ -49,11 +50,13 @@ impl Exchange<'_> {
     async fn me(&mut self, key: &Key) {
         let query = self.client.head.query().map(<[u8]>::to_vec).unwrap_or_default();
         let asked = |name| query_value(&query, name).unwrap_or_default();
-        let (model, provider, endpoint) = (asked("model"), asked("provider"), asked("endpoint"));
-        let dims = Dims { model: &model, provider: &provider, endpoint: &endpoint };
+        let (model, provider) = (asked("model"), asked("provider"));
+        // Only what is served has counters, so only that may be asked for.
+        let endpoint = classify(&asked("endpoint")).map_or("", Endpoint::path);
+        let dims = Dims { model: &model, provider: &provider, endpoint };
         let armed = self.armed.clone();
-        let gate_one = armed.gate_one(&key.chain, &endpoint);
-        let gate_two = armed.gate_two(&key.chain, &dims);
+        let gate_one = armed.gate_one(&key.chain, endpoint);
+        let gate_two = armed.shown(&key.chain, &dims);
         let held = self.core.read(&gate_two).await;
         let now = self.core.now();
         let keep = self.keeps_own();

@@ -18,7 +18,7 @@ use std::sync::Arc;
 pub use denied::Denied;
 use engine::cells::{Admission, GateOneVerdict};
 use engine::gates::Estimate;
-use engine::{Chain, Dims, Key, Now, Route};
+use engine::{Chain, Key, Now, Route};
 
 use crate::answer::To;
 use crate::bounds::READ_ON_CORE;
@@ -32,6 +32,7 @@ use crate::json::{self, BodyError, BodyFacts};
 use crate::plans::Armed;
 use crate::rt;
 use crate::snapshot::{Backend, HttpBounds};
+use crate::tally::Account;
 use request_id::RequestId;
 use tracing::debug;
 
@@ -108,7 +109,7 @@ impl Exchange<'_> {
         let facts = facts.map_err(Denied::BadBody)?;
         let armed = self.armed.clone();
         let routed = route(&armed, key.as_deref(), endpoint, facts, &body)?;
-        let mut charge = self.gate_two(chain, &routed, &body, admission).await?;
+        let mut charge = self.gate_two(key.as_deref(), &routed, &body, admission).await?;
         self.forward(&routed, body, &mut charge).await
     }
 
@@ -175,27 +176,26 @@ impl Exchange<'_> {
 
     async fn gate_two(
         &self,
-        chain: &Chain,
+        key: Option<&Key>,
         routed: &Routed<'_>,
         body: &[u8],
         admission: Admission,
     ) -> Result<Charge, Denied> {
         let model = routed.facts.model(body);
-        let price = self.armed.snapshot.prices.find(routed.route.served(model));
-        let tokens =
-            json::estimate(&routed.facts, routed.route.output_hold, price.and_then(|price| price.max_output));
+        let resolved = self.armed.resolved(key, model, routed.route, routed.endpoint.path());
+        let price = self.armed.snapshot.prices.find(&resolved.served);
+        let most = price.and_then(|price| price.max_output);
+        let tokens = json::estimate(&routed.facts, routed.route.output_hold, most);
         let estimate = Estimate {
             tokens: tokens.input.saturating_add(tokens.output),
             money: price.map(|price| price.estimate(tokens.input, tokens.output)),
         };
-        let dims = Dims { model, provider: routed.backend.id.as_str(), endpoint: routed.endpoint.path() };
-        let plan = self.armed.gate_two(chain, &dims);
-        match self.core.reserve(&plan, estimate).await {
-            GateTwoVerdict::Admitted(reservation) => {
-                Ok(Charge::new(self.core.clone(), admission, reservation, price.copied(), tokens.input))
-            }
-            GateTwoVerdict::Refused(refusal) => Err(Denied::Capped(refusal)),
-        }
+        let reservation = match self.core.reserve(&resolved.plan, estimate).await {
+            GateTwoVerdict::Admitted(reservation) => reservation,
+            GateTwoVerdict::Refused(refusal) => return Err(Denied::Capped(refusal)),
+        };
+        let account = Account { resolved, kid: key.map(|key| key.kid), admitted_at: self.core.now().wall };
+        Ok(Charge::new(self.core.clone(), admission, reservation, price.copied(), tokens.input, account))
     }
 
     /// Whether the connection outlives this exchange, as far as the client and the process want it to.
