@@ -8,55 +8,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use bench::{DIMS, chain, eight_caps};
 use criterion::{Criterion, criterion_group, criterion_main};
 use engine::cells::{Gauge, RollingWindow, TokenBucket};
 use engine::{
-    Admit, Algorithm, Attach, CalendarPeriod, CellTable, Chain, Conjunction, CoreId, Counted, Dims, Estimate,
-    Gate, GateOnePlan, GateOneVerdict, GateTwoPlan, Level, Limit, LimitId, LimitType, Match, Monotonic,
-    NodeId, Now, OverridePolicy, PicoUsd, Posture, Reservation, ReservationId, Ruleset, Settlement, Shard,
-    Span, Step, Tokens, Tree, Units, Window, Zone,
+    CellTable, Conjunction, CoreId, Counted, Estimate, Gate, GateOnePlan, GateOneVerdict, GateTwoPlan,
+    Monotonic, Now, PicoUsd, Reservation, ReservationId, Settlement, Shard, Span, Step, Tokens,
 };
-
-const DIMS: Dims<'_> = Dims { model: "gpt-4o", provider: "local", endpoint: "/v1/chat/completions" };
-
-fn limit(id: &str, attach: Attach, kind: LimitType) -> Limit {
-    let window = match kind {
-        LimitType::Concurrency => Window::Live,
-        LimitType::Rpm | LimitType::Tpm => {
-            Window::Rolling { period: Span::from_secs(60), algorithm: Algorithm::SlidingWindow }
-        }
-        _ => Window::Calendar { period: CalendarPeriod::Month, zone: Zone::utc() },
-    };
-    Limit {
-        id: LimitId::new(id),
-        attach,
-        kind,
-        amount: Units(1 << 62),
-        window,
-        admit: Admit::WhileUnder,
-        posture: Posture::default(),
-        matches: Match::default(),
-        overrides: OverridePolicy::default(),
-        suspended: false,
-    }
-}
-
-fn ruleset() -> Ruleset {
-    let nodes = ["org:acme", "org:acme/team:ml", "org:acme/team:ml/user:dev1"];
-    let limits = vec![
-        limit("user_rpm", Attach::Level(Level::User), LimitType::Rpm),
-        limit("user_slots", Attach::Level(Level::User), LimitType::Concurrency),
-        limit("all_rpm", Attach::Node(NodeId::global()), LimitType::Rpm),
-        limit("user_tpm", Attach::Level(Level::User), LimitType::Tpm),
-        limit("team_budget", Attach::Level(Level::Team), LimitType::BudgetUsd),
-        limit("team_requests", Attach::Level(Level::Team), LimitType::QuotaRequests),
-        limit("org_budget", Attach::Level(Level::Org), LimitType::BudgetUsd),
-        limit("org_tokens", Attach::Level(Level::Org), LimitType::QuotaTokens),
-    ];
-    let tree = Tree::new(nodes.map(NodeId::new));
-    let (ruleset, _) = Ruleset::compile(1, tree, limits, Vec::new(), false).expect("the limits compile");
-    ruleset
-}
 
 /// One core with everything warm.
 struct Core {
@@ -69,7 +27,7 @@ struct Core {
 
 impl Core {
     fn new() -> Core {
-        let (ruleset, chain) = (ruleset(), chain());
+        let (ruleset, chain) = (eight_caps(), chain());
         let gate_one = CellTable::new(Span::ZERO).plan(&ruleset.resolve(&chain, Gate::One, &DIMS));
         let gate_two = GateTwoPlan::new(&ruleset.resolve(&chain, Gate::Two, &DIMS), 1);
         assert_eq!(gate_one.instances().len() + gate_two.instances().len(), 8);
@@ -105,13 +63,9 @@ impl Core {
     }
 }
 
-fn chain() -> Chain {
-    Chain::of_key(&NodeId::new("org:acme/team:ml/user:dev1"), "vk_FEKZdMs2UQRi")
-}
-
 fn decision(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("decision");
-    let (rules, chain) = (ruleset(), chain());
+    let (rules, chain) = (eight_caps(), chain());
     group.bench_function("resolve, cold", |bencher| {
         bencher.iter(|| {
             let one = rules.resolve(black_box(&chain), Gate::One, &DIMS);

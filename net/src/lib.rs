@@ -20,10 +20,11 @@ mod gateway;
 pub mod http1;
 pub mod identity;
 pub mod json;
-mod mesh;
+pub mod mesh;
 mod plans;
 mod relay;
-mod rt;
+#[doc(hidden)]
+pub mod rt;
 mod server;
 mod snapshot;
 mod tally;
