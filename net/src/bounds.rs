@@ -106,6 +106,13 @@ pub const MAX_MODEL_BYTES: usize = 256;
 /// A closing usage event has 200 to 600 bytes; a larger event is no such event and passes at once.
 pub const MAX_WITHHELD_EVENT_BYTES: usize = 64 * 1024;
 
+/// Bytes of a gzip answer, unpacked, that are read for its usage: no completion is that long, and what is longer is
+/// meant to wear the core out.
+pub const MAX_UNPACKED_BYTES: usize = 64 * 1024 * 1024;
+
+/// Packed bytes taken in one step. They unpack to a thousand times as much at the most.
+pub const UNPACK_STEP_BYTES: usize = 512;
+
 /// Bytes of one reported number. u64 needs twenty; a longer one saturates.
 pub const MAX_NUMBER_BYTES: usize = 40;
 

@@ -6,6 +6,7 @@
 //!
 //! Invariant: the bytes given out are the bytes taken in, in order, without the dropped events.
 
+use super::gunzip::Gunzip;
 use super::report::Report;
 use super::sse::{EventStream, Piece};
 use super::watch;
@@ -91,10 +92,12 @@ pub enum Relay {
 }
 
 /// A tap on one response's body.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Tap {
     dialect: Dialect,
     kind: BodyKind,
+    /// Set for a body in gzip.
+    packed: Option<Box<Gunzip>>,
     withhold: bool,
     capture: Capture,
     report: Report,
@@ -114,6 +117,7 @@ impl Tap {
         Tap {
             dialect,
             kind,
+            packed: None,
             withhold: withhold && kind == BodyKind::EventStream,
             capture: Capture::new(watch::of(dialect)),
             report: Report::default(),
@@ -129,7 +133,11 @@ impl Tap {
     pub fn of_response(dialect: Dialect, head: &ResponseHead, withhold: bool) -> Tap {
         match Coding::of(head.first(Role::ContentEncoding)) {
             Coding::Identity => Tap::new(dialect, BodyKind::of(head.first(Role::ContentType)), withhold),
-            Coding::Gzip | Coding::Other => Tap::new(dialect, BodyKind::Opaque, false),
+            Coding::Gzip => Tap {
+                packed: Some(Box::default()),
+                ..Tap::new(dialect, BodyKind::of(head.first(Role::ContentType)), false)
+            },
+            Coding::Other => Tap::new(dialect, BodyKind::Opaque, false),
         }
     }
 
@@ -140,6 +148,14 @@ impl Tap {
 
     /// Look at the next bytes of the body (without transfer coding).
     pub fn feed(&mut self, chunk: &[u8], out: &mut Vec<u8>) -> Relay {
+        let Some(mut packed) = self.packed.take() else { return self.look(chunk, out) };
+        // A packed body is relayed as it came, so nothing of it can be withheld.
+        packed.feed(chunk, |piece| _ = self.look(piece, &mut Vec::new()));
+        self.packed = Some(packed);
+        Relay::Chunk
+    }
+
+    fn look(&mut self, chunk: &[u8], out: &mut Vec<u8>) -> Relay {
         self.raw_bytes = self.raw_bytes.saturating_add(chunk.len() as u64);
         match self.kind {
             BodyKind::Opaque => {}
