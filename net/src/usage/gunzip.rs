@@ -69,18 +69,20 @@ mod tests {
         let plain: Vec<u8> = (0..20_000u32).flat_map(|n| (n % 251).to_le_bytes()).collect();
         let one = pack(&plain);
         let two = [pack(b"first "), pack(b"second")].concat();
-        for (packed, wanted) in
-            [(one.clone(), plain.clone()), (pack(b""), Vec::new()), (two, b"first second".into())]
-        {
+        for (packed, wanted) in [(one, plain), (pack(b""), Vec::new()), (two, b"first second".into())] {
             for step in [1, 2, 7, 64, 4096, packed.len().max(1)] {
                 assert_eq!(unpack(&packed, step), wanted, "in steps of {step}");
             }
         }
-        let mut broken = one;
+        let noise: Vec<u8> = (0..20_000u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+        let mut broken = pack(&noise);
         let middle = broken.len() / 2;
         broken[middle..middle + 8].fill(0xff);
         let seen = unpack(&broken, 100);
-        assert!(plain.starts_with(&seen[..seen.len().min(1_000)]), "what came before the break was read");
+        assert!(
+            seen.len() >= 1_000 && noise.starts_with(&seen[..1_000]),
+            "what came before the break was read"
+        );
         assert_eq!(unpack(b"this is not gzip", 5), b"");
     }
 
