@@ -39,6 +39,8 @@ pub enum Verb {
         #[command(subcommand)]
         verb: KeysVerb,
     },
+    /// What was spent, by node, model and day or by whatever else it is grouped
+    Usage(UsageArguments),
     /// Print the audit trail
     Audit(AuditArguments),
 }
@@ -147,6 +149,44 @@ fn patterns(text: &str) -> Result<Patterns, String> {
     keys::parse_patterns(text).map(Patterns)
 }
 
+/// `usage`.
+#[derive(Debug, Args)]
+pub struct UsageArguments {
+    /// What to group by: any of node, key, model, served, provider, endpoint, hour and day, separated by commas
+    #[arg(long, value_name = "COLUMNS", default_value = "node,model,day")]
+    pub by: String,
+    /// Only this node and below
+    #[arg(long)]
+    pub node: Option<String>,
+    /// Only this key
+    #[arg(long, value_name = "KID")]
+    pub key: Option<String>,
+    /// Only models asked for that match this pattern
+    #[arg(long, value_name = "PATTERN")]
+    pub model: Option<String>,
+    /// From when on: a date, or a time such as 2026-08-01T10:00:00Z, whose hour counts
+    #[arg(long, value_name = "TIME")]
+    pub from: Option<String>,
+    /// Until when: a date, whose day counts, or a time
+    #[arg(long, value_name = "TIME")]
+    pub to: Option<String>,
+    /// The zone of days, such as Europe/Berlin; else governance.timezone of the config
+    #[arg(long, value_name = "ZONE")]
+    pub timezone: Option<String>,
+    /// Let a node's rows hold what was spent below it too; the totals count everything once
+    #[arg(long)]
+    pub subtree: bool,
+    /// Rows to print
+    #[arg(long, value_name = "ROWS", default_value_t = 1000)]
+    pub limit: usize,
+    /// Go on behind the rows printed before: what they said is next
+    #[arg(long)]
+    pub cursor: Option<String>,
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// `audit`.
 #[derive(Debug, Args)]
 pub struct AuditArguments {
@@ -175,6 +215,9 @@ mod tests {
             ("govern preview --key vk_AAAAAAAAAAAA", None),
             ("keys mint --owner org:acme --models a*,b --expires 30d --allow-passthrough --name x", None),
             ("keys list --json", None),
+            ("usage", None),
+            ("usage --by node,key --node org:a --model gpt-* --from 2026-08-01 --subtree --json", None),
+            ("usage --limit many", Some(2)),
             ("keys revoke vk_AAAAAAAAAAAA", None),
             ("--help", Some(0)),
             ("--version", Some(0)),

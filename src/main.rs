@@ -13,6 +13,7 @@ mod log;
 mod output;
 mod serve;
 mod table;
+mod usage;
 mod validate;
 mod wire;
 
@@ -29,6 +30,7 @@ fn main() -> ExitCode {
         Verb::Validate(arguments) => validate::run(config, &arguments),
         Verb::Govern { verb: GovernVerb::Preview(arguments) } => govern::preview(config, &arguments),
         Verb::Keys { verb } => keys::run(config, verb),
+        Verb::Usage(arguments) => usage::run(config, arguments),
         Verb::Audit(arguments) => audit::run(config, &arguments),
     };
     match outcome {

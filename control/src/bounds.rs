@@ -62,6 +62,14 @@ pub const TIMEOUT_MS: (u64, u64) = (1, 24 * 3600 * 1000);
 /// The farthest expiry of a key: 100 years of 365 days, in seconds; beyond it the civil calendar ends.
 pub const EXPIRES_MAX_SECS: u64 = 100 * 365 * 24 * 3600;
 
+/// Rows of one answer about usage: what is given when nothing is asked for, and the most that may be asked for. Ten
+/// thousand rows are some 4 MB of JSON; the rest comes by the cursor.
+pub const USAGE_ROWS: (usize, usize) = (100, 10_000);
+
+/// Bytes of a cursor: seven names of a row, of which a model's has 256 bytes and a node's 512 at the most, in hexadecimal
+/// digits and with every byte escaped in the worst case.
+pub const USAGE_CURSOR_BYTES: usize = 32 << 10;
+
 /// Milliseconds SQLite waits for another writer (the command line beside a running server).
 pub const BUSY_TIMEOUT_MS: u64 = 5_000;
 

@@ -20,5 +20,6 @@ pub mod secret;
 pub mod socket;
 pub mod start;
 pub mod store;
+pub mod usage;
 mod writer;
 pub mod yaml;

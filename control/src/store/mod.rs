@@ -27,6 +27,7 @@ use rusqlite::{Connection, OpenFlags};
 pub use audit::{AuditEntry, AuditRow};
 pub use keys::KeyRow;
 pub use planes::RuntimePlane;
+pub use usage::UsageRecord;
 
 use crate::bounds;
 

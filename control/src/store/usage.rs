@@ -1,7 +1,9 @@
 //! Usage, rolled up by hour: written in batches, read by whoever wants to know what was spent.
 
-use engine::{PicoUsd, UsageKey, UsageSum};
-use rusqlite::params;
+use std::ops::Range;
+
+use engine::{PicoUsd, Tokens, UsageKey, UsageSum};
+use rusqlite::{Row, params};
 
 use super::{Store, StoreError};
 
@@ -19,7 +21,79 @@ fn split(cost: PicoUsd) -> (i64, i64) {
     (dollars, (cost.0 % DOLLAR) as i64)
 }
 
+/// A row as it is read: its names are borrowed, so that a scan copies only what it keeps.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct UsageRecord<'r> {
+    /// The first second of its hour, since 1970, UTC.
+    pub hour: i64,
+    /// The key's owner; `__global` for keyless traffic.
+    pub node: &'r str,
+    /// The key; empty for keyless traffic.
+    pub kid: &'r str,
+    /// The model asked for.
+    pub model: &'r str,
+    /// The model served.
+    pub served: &'r str,
+    /// Who served it.
+    pub provider: &'r str,
+    /// The normalised path.
+    pub endpoint: &'r str,
+    /// What was used.
+    pub sum: UsageSum,
+}
+
+impl<'r> UsageRecord<'r> {
+    fn read(row: &'r Row<'_>) -> rusqlite::Result<UsageRecord<'r>> {
+        let text = |column| row.get_ref(column).and_then(|value| Ok(value.as_str()?));
+        // Nothing negative is ever written.
+        let count = |column| row.get(column).map(|count: i64| u64::try_from(count).unwrap_or_default());
+        let money = |dollars, picos| {
+            Ok::<_, rusqlite::Error>(PicoUsd(
+                u128::from(count(dollars)?) * DOLLAR + u128::from(count(picos)?),
+            ))
+        };
+        Ok(UsageRecord {
+            hour: row.get(0)?,
+            node: text(1)?,
+            kid: text(2)?,
+            model: text(3)?,
+            served: text(4)?,
+            provider: text(5)?,
+            endpoint: text(6)?,
+            sum: UsageSum {
+                requests: count(7)?,
+                estimated: count(8)?,
+                unpriced: count(9)?,
+                input: Tokens(count(10)?),
+                cached_input: Tokens(count(11)?),
+                output: Tokens(count(12)?),
+                cost: money(13, 14)?,
+            },
+        })
+    }
+}
+
 impl Store {
+    /// Shows `each` the rows whose hour begins in `hours`, by ascending hour, as they stand at one moment.
+    pub fn each_usage(
+        &self,
+        hours: Range<i64>,
+        mut each: impl FnMut(&UsageRecord<'_>),
+    ) -> Result<(), StoreError> {
+        self.doing("read the usage", |connection| {
+            let mut statement = connection.prepare_cached(
+                "SELECT hour, node, kid, model, served, provider, endpoint, requests, estimated, unpriced,
+                     input_tokens, cached_tokens, output_tokens, usd, pico_usd
+                 FROM usage WHERE hour >= ?1 AND hour < ?2 ORDER BY hour",
+            )?;
+            let mut rows = statement.query([hours.start, hours.end])?;
+            while let Some(row) = rows.next()? {
+                each(&UsageRecord::read(row)?);
+            }
+            Ok(())
+        })
+    }
+
     /// Adds what was used to the rows of its hours, in one transaction.
     pub fn add_usage<'u>(
         &mut self,
@@ -64,7 +138,7 @@ impl Store {
 
 #[cfg(test)]
 mod tests {
-    use engine::{NodeId, ProviderId, Tokens};
+    use engine::{NodeId, ProviderId};
 
     use super::*;
 
@@ -95,17 +169,12 @@ mod tests {
         for batch in &batches {
             store.add_usage(batch.iter().map(|(key, sum)| (key, sum))).unwrap();
         }
-        let rows: Vec<(String, i64, i64, i64, i64)> = store
-            .doing("read", |connection| {
-                let mut statement = connection.prepare(
-                    "SELECT model, requests, output_tokens, usd, pico_usd FROM usage ORDER BY model",
-                )?;
-                let rows = statement.query_map([], |row| {
-                    Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?))
-                })?;
-                rows.collect()
-            })
-            .unwrap();
-        assert_eq!(rows, [("a".to_owned(), 2, 7, 1, 1), ("b".to_owned(), 2, 6, 0, 7)]);
+        let mut rows = Vec::new();
+        store.each_usage(3600..3601, |row| rows.push((row.model.to_owned(), row.sum))).unwrap();
+        let wanted = |output, cost| UsageSum { requests: 2, ..sum(output, cost) };
+        assert_eq!(rows, [("a".to_owned(), wanted(7, DOLLAR + 1)), ("b".to_owned(), wanted(6, 7))]);
+        for hours in [0..3600, 3601..i64::MAX] {
+            store.each_usage(hours, |row| panic!("{row:?}")).unwrap();
+        }
     }
 }
