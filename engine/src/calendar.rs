@@ -81,13 +81,20 @@ impl CalendarPeriod {
                 Some(date.at(i8::try_from(index.rem_euclid(24)).ok()?, 0, 0, 0))
             }
             CalendarPeriod::Day => date_from_days(index).map(midnight),
-            CalendarPeriod::Week => date_from_days(index * 7 - 3).map(midnight),
+            CalendarPeriod::Week => date_from_days(index.saturating_mul(7).saturating_sub(3)).map(midnight),
             CalendarPeriod::Month => {
                 let year = i16::try_from(index.div_euclid(12) + 1970).ok()?;
                 Date::new(year, i8::try_from(index.rem_euclid(12) + 1).ok()?, 1).ok().map(midnight)
             }
             CalendarPeriod::Year => Date::new(i16::try_from(index).ok()?, 1, 1).ok().map(midnight),
         }
+    }
+
+    /// An instant by which that window is over in every zone: none is a day and two hours behind UTC.
+    pub(crate) fn over_everywhere(self, window: WindowIndex) -> Timestamp {
+        let end = window.0.checked_add(1).and_then(|next| self.civil_start(next));
+        let end = end.map_or(Timestamp::MAX, |civil| instant(Offset::UTC, civil));
+        end.checked_add(jiff::SignedDuration::from_hours(26)).unwrap_or(Timestamp::MAX)
     }
 }
 

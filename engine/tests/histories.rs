@@ -9,6 +9,8 @@
 mod bucket;
 #[path = "support/civil.rs"]
 mod civil;
+#[path = "support/ledger.rs"]
+mod ledger;
 #[path = "support/oracle.rs"]
 mod oracle;
 #[path = "support/owner.rs"]
@@ -86,7 +88,7 @@ impl World {
                 .map(|core| Shard::new(CoreId(core as u16), cores).with_epoch_offset(epoch_offset()))
                 .collect(),
             table: CellTable::new(epoch_offset()),
-            oracle: Oracle::new(epoch_offset().0),
+            oracle: Oracle::new(epoch_offset().0, cores),
             limits: Vec::new(),
             chains: Vec::new(),
             flights: Vec::new(),
@@ -200,7 +202,7 @@ impl World {
     fn expire(&mut self, now: Now) {
         for (core, shard) in self.shards.iter_mut().enumerate() {
             shard.expire(now);
-            self.oracle.expire(CoreId(core as u16), self.cores, now);
+            self.oracle.expire(CoreId(core as u16), now);
         }
     }
 

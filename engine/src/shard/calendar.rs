@@ -17,11 +17,17 @@ use crate::bounds;
 use crate::calendar::{CalendarPeriod, CalendarWindow, WindowIndex, window_at};
 use crate::limits::Zone;
 
+use super::mark::CounterMark;
+
 #[derive(Debug)]
 pub(crate) struct CalendarCounter {
     window: WindowIndex,
     /// End of the window, and the zone it was computed in; `None` when the counter was restored and nobody has come yet.
     end: Option<(Timestamp, Arc<str>)>,
+    /// An instant by which the window has begun.
+    begun: Timestamp,
+    /// An instant by which it is over.
+    over: Timestamp,
     pub(crate) observed: u128,
     pub(crate) held: u128,
     /// Part of `observed` that requests in flight were counted for, and may give back.
@@ -31,15 +37,35 @@ pub(crate) struct CalendarCounter {
 }
 
 impl CalendarCounter {
-    pub(crate) fn new(window: CalendarWindow, zone: &Zone) -> CalendarCounter {
+    /// In a window that holds `at`.
+    pub(crate) fn new(window: CalendarWindow, zone: &Zone, at: Timestamp) -> CalendarCounter {
         CalendarCounter {
+            window: window.index,
             end: Some((window.resets_at, Arc::clone(&zone.name))),
-            ..CalendarCounter::restored(window.index, 0, false, false)
+            begun: at,
+            over: window.resets_at,
+            observed: 0,
+            held: 0,
+            pending: 0,
+            estimated: false,
+            unpriced: false,
         }
     }
 
-    pub(crate) fn restored(window: WindowIndex, observed: u128, estimated: bool, unpriced: bool) -> Self {
-        CalendarCounter { window, end: None, observed, held: 0, pending: 0, estimated, unpriced }
+    /// As it was written down; in which zone is not known.
+    pub(crate) fn restored(period: CalendarPeriod, mark: &CounterMark) -> CalendarCounter {
+        let over = period.over_everywhere(mark.window);
+        CalendarCounter {
+            window: mark.window,
+            end: None,
+            begun: over,
+            over,
+            observed: mark.observed.0,
+            held: 0,
+            pending: 0,
+            estimated: mark.estimated,
+            unpriced: mark.unpriced,
+        }
     }
 
     pub(crate) fn window(&self) -> WindowIndex {
@@ -59,7 +85,12 @@ impl CalendarCounter {
             if window.index >= self.window {
                 break;
             }
-            window = window_at(period, &zone.zone, window.resets_at);
+            let next = window_at(period, &zone.zone, window.resets_at);
+            if next.index > self.window {
+                // This zone skips the counter's window, which another zone had: it is over when the next begins.
+                break;
+            }
+            window = next;
         }
         CalendarWindow { index: window.index.max(self.window), ..window }
     }
@@ -69,22 +100,25 @@ impl CalendarCounter {
         if window == self.window { (self.observed, self.held) } else { (0, 0) }
     }
 
-    /// Makes `window`, which [`CalendarCounter::window_now`] gave, the counter's own; at zero if it is a newer one.
-    pub(crate) fn enter(&mut self, window: CalendarWindow, zone: &Zone) {
+    /// Makes `window`, which [`CalendarCounter::window_now`] gave at `wall`, the counter's own; at zero if it is a newer
+    /// one.
+    pub(crate) fn enter(&mut self, window: CalendarWindow, zone: &Zone, wall: Timestamp) {
         debug_assert!(window.index >= self.window, "a window index went back");
         if window.index > self.window {
-            *self = CalendarCounter::new(window, zone);
+            *self = CalendarCounter::new(window, zone, wall);
             return;
         }
+        self.over = window.resets_at;
         match &mut self.end {
             Some((end, name)) if **name == *zone.name => *end = window.resets_at,
             end => *end = Some((window.resets_at, Arc::clone(&zone.name))),
         }
     }
 
-    /// Whether the window has passed, or nothing was ever counted in it: then forgetting the counter changes nothing.
+    /// Whether the window has passed, or nothing was ever counted in it: then forgetting the counter changes nothing, if no
+    /// counter is begun in a window before that of `wall` from then on.
     pub(crate) fn is_spent(&self, wall: Timestamp) -> bool {
         let empty = self.observed == 0 && self.held == 0 && !self.estimated && !self.unpriced;
-        empty || self.end.as_ref().is_some_and(|(end, _)| *end <= wall)
+        self.over <= wall || (empty && self.begun <= wall)
     }
 }

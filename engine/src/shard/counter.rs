@@ -136,7 +136,8 @@ impl Counter {
     pub(super) fn new(now: Now, instance: &Instance, epoch_offset: Span) -> Counter {
         let kind = match &instance.limit.window {
             Window::Calendar { period, zone } => {
-                Kind::Calendar(CalendarCounter::new(window_at(*period, &zone.zone, now.wall), zone))
+                let window = window_at(*period, &zone.zone, now.wall);
+                Kind::Calendar(CalendarCounter::new(window, zone, now.wall))
             }
             Window::Rolling { period, algorithm: Algorithm::SlidingWindow } => {
                 Kind::Ring(TokenRing::new(period.0, 61, 0))
@@ -152,9 +153,10 @@ impl Counter {
         Counter { identity: instance.identity.clone(), changed: false, live: 0, kind }
     }
 
-    pub(super) fn restored(identity: Identity, mark: &CounterMark) -> Counter {
-        let counter = CalendarCounter::restored(mark.window, mark.observed.0, mark.estimated, mark.unpriced);
-        Counter { identity, changed: false, live: 0, kind: Kind::Calendar(counter) }
+    /// `None` if the mark's period is no calendar period.
+    pub(super) fn restored(identity: Identity, mark: &CounterMark) -> Option<Counter> {
+        let counter = CalendarCounter::restored(CalendarPeriod::parse(&mark.period)?, mark);
+        Some(Counter { identity, changed: false, live: 0, kind: Kind::Calendar(counter) })
     }
 
     /// The calendar counter within, if it is one.
@@ -171,8 +173,10 @@ impl Counter {
 
     pub(super) fn merge(&mut self, mark: &CounterMark) {
         let Kind::Calendar(counter) = &mut self.kind else { return };
-        if mark.window > counter.window() {
-            *counter = CalendarCounter::restored(mark.window, 0, false, false);
+        if mark.window > counter.window()
+            && let Some(period) = CalendarPeriod::parse(&mark.period)
+        {
+            *counter = CalendarCounter::restored(period, mark);
         }
         if mark.window == counter.window() {
             counter.observed = counter.observed.max(mark.observed.0);
@@ -245,7 +249,7 @@ impl Counter {
         match &mut self.kind {
             Kind::Calendar(counter) => {
                 let (period, zone) = calendar_of(instance);
-                counter.enter(counter.window_now(period, zone, now.wall), zone);
+                counter.enter(counter.window_now(period, zone, now.wall), zone, now.wall);
                 counter.held += held;
                 if charge == Charge::Request {
                     counter.observed = counter.observed.saturating_add(1);
@@ -295,6 +299,7 @@ impl Counter {
                 true
             }
             (Kind::Meter(meter), Place::Meter(mark)) => {
+                meter.advance_as_before(now.monotonic);
                 meter.settle(*mark, tokens(held), tokens(used));
                 true
             }
@@ -354,7 +359,10 @@ impl Counter {
                 ring.advance(now.monotonic);
                 ring.figures() == (0, 0)
             }
-            Kind::Meter(meter) => meter.is_empty(),
+            Kind::Meter(meter) => {
+                meter.advance_as_before(now.monotonic);
+                meter.is_empty()
+            }
         }
     }
 

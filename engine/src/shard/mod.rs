@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use ahash::AHashMap;
+use jiff::Timestamp;
 use smallvec::SmallVec;
 
 pub use mark::CounterMark;
@@ -51,6 +52,9 @@ pub struct Shard {
     sweep_at: usize,
     /// Aligns fixed windows; taken once.
     epoch_offset: Option<Span>,
+    /// Calendar counters were forgotten at that wall time. No counter begins in an earlier window, or a wall clock that
+    /// was set back would open their windows anew.
+    forgotten_at: Timestamp,
 }
 
 #[derive(Debug)]
@@ -88,6 +92,7 @@ impl Shard {
             changed: Vec::new(),
             sweep_at: bounds::COUNTERS_BEFORE_SWEEP,
             epoch_offset: None,
+            forgotten_at: Timestamp::MIN,
         }
     }
 
@@ -160,9 +165,10 @@ impl Shard {
                     counter.merge(&mark);
                 }
             }
-            None => {
-                self.insert(Counter::restored(identity, &mark));
-            }
+            None => match Counter::restored(identity, &mark) {
+                Some(counter) => drop(self.insert(counter)),
+                None => return false,
+            },
         }
         true
     }
@@ -175,6 +181,11 @@ impl Shard {
     /// Counters kept here.
     pub fn counters(&self) -> usize {
         self.index.len()
+    }
+
+    /// Whether a counter is kept here under that identity.
+    pub fn knows(&self, identity: &Identity) -> bool {
+        self.index.contains_key(identity)
     }
 
     /// Asserts that the counters and the live reservations agree.
@@ -272,7 +283,7 @@ impl Shard {
         let fails_closed = instance.limit.posture.fail == Fail::Closed;
         let mut judgement = match slot.and_then(|slot| self.slots[slot as usize].as_mut()) {
             Some(counter) => counter.judge(now, instance, charge.hold(estimate)),
-            None => Judgement::of_nothing(now, instance, charge.hold(estimate)),
+            None => Judgement::of_nothing(self.now_of_new(now), instance, charge.hold(estimate)),
         };
         if charge == Charge::Money && estimate.money.is_none() {
             judgement.verdict = fails_closed.then_some((Cause::Unpriced, Wait::Never));
@@ -328,7 +339,7 @@ impl Shard {
             let slot = self.find(item);
             let judgement = match slot.and_then(|slot| self.slots[slot as usize].as_mut()) {
                 Some(counter) => counter.judge(now, &item.instance, 0),
-                None => Judgement::of_nothing(now, &item.instance, 0),
+                None => Judgement::of_nothing(self.now_of_new(now), &item.instance, 0),
             };
             readings.push((place, judgement.reading));
         }
@@ -361,7 +372,7 @@ impl Shard {
             let wall = u64::try_from(now.wall.as_nanosecond()).unwrap_or(0);
             Span(wall.saturating_sub(now.monotonic.0))
         });
-        let slot = self.insert(Counter::new(now, &item.instance, offset));
+        let slot = self.insert(Counter::new(self.now_of_new(now), &item.instance, offset));
         item.slot_hint.store(slot, Ordering::Relaxed);
         Some(slot)
     }
@@ -382,15 +393,25 @@ impl Shard {
         slot
     }
 
+    /// What a counter that is not kept here takes for the time.
+    fn now_of_new(&self, now: Now) -> Now {
+        Now { wall: now.wall.max(self.forgotten_at), ..now }
+    }
+
     fn is_full(&self) -> bool {
         self.index.len() >= bounds::COUNTERS_A_SHARD
     }
 
-    fn sweep(&mut self, now: Now) {
+    /// Forgets the counters that say nothing any more; returns how many. [`Shard::expire`] calls it when it is due.
+    pub fn sweep(&mut self, now: Now) -> usize {
+        let before = self.index.len();
         for (slot, place) in self.slots.iter_mut().enumerate() {
             if let Some(counter) = place
                 && counter.is_spent(now)
             {
+                if counter.is_calendar() {
+                    self.forgotten_at = self.forgotten_at.max(now.wall);
+                }
                 self.index.remove(&counter.identity);
                 *place = None;
                 self.free.push(slot as u32);
@@ -398,5 +419,6 @@ impl Shard {
         }
         // Twice what is left, so that the walks cost a constant share of the insertions; never beyond the bound.
         self.sweep_at = (self.index.len() * 2).clamp(bounds::COUNTERS_BEFORE_SWEEP, bounds::COUNTERS_A_SHARD);
+        before - self.index.len()
     }
 }

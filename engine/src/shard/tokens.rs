@@ -152,11 +152,13 @@ pub(crate) struct TokenMeter {
     /// All that ever drained: what a hold's own share has lost is told from it.
     drained: u128,
     held: u128,
+    /// The amount that it was last drained by, for who comes without one: an ending, a sweep.
+    rate: u128,
 }
 
 impl TokenMeter {
     pub(crate) fn new(period: u64) -> TokenMeter {
-        TokenMeter { period: period.max(1), level: 0, at: Monotonic(0), drained: 0, held: 0 }
+        TokenMeter { period: period.max(1), level: 0, at: Monotonic(0), drained: 0, held: 0, rate: 0 }
     }
 
     pub(crate) fn advance(&mut self, now: Monotonic, amount: u128) {
@@ -165,6 +167,12 @@ impl TokenMeter {
         self.level -= drained;
         self.drained = self.drained.saturating_add(drained);
         self.at = self.at.max(now);
+        self.rate = amount;
+    }
+
+    /// As [`TokenMeter::advance`], by the amount of the last time.
+    pub(crate) fn advance_as_before(&mut self, now: Monotonic) {
+        self.advance(now, self.rate);
     }
 
     /// Whole tokens, rounded up; what has drained was the oldest, so holds are shown first.
@@ -198,7 +206,8 @@ impl TokenMeter {
         MeterMark { level: self.level, drained: self.drained }
     }
 
-    /// Exchanges a hold for what was used. What is given back is at most what of the hold has not drained yet: it drained
+    /// Exchanges a hold for what was used, now: to be called on a meter that was advanced, or the outcome would depend on
+    /// who looked at it in between. What is given back is at most what of the hold has not drained yet: it drained
     /// for everyone, and what others put in since is theirs.
     pub(crate) fn settle(&mut self, mark: MeterMark, held: u64, used: u64) {
         self.held -= u128::from(held);

@@ -5,56 +5,19 @@
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
-use std::cell::Cell;
 use std::collections::HashMap;
 
 use engine::{
     Admit, Algorithm, Cause, CoreId, Enforce, Estimate, Fail, Gate, Identity, Instance, LimitType, Mode, Now,
-    PicoUsd, ReservationId, Settlement, Tokens, Wait, Window, bounds,
+    ReservationId, Settlement, Wait, Window,
 };
 use jiff::Timestamp;
 
-use super::bucket::{Bucket, Grain, Share};
+use super::bucket::{Grain, Share};
 use super::civil;
+use super::ledger::{Ledger, Line, Noted, money, tokens};
 
 const SECOND: u64 = 1_000_000_000;
-
-/// One thing counted: a request at gate 1, or what a reservation holds or used at gate 2.
-#[derive(Clone, Debug)]
-pub struct Line {
-    pub id: u64,
-    /// Monotonic nanoseconds of the admission.
-    pub at: u64,
-    /// Calendar window of the admission.
-    pub window: i64,
-    pub observed: u128,
-    pub held: u128,
-    pub live: bool,
-    /// Of a reservation, monotonic nanoseconds.
-    deadline: Option<u64>,
-    share: Share,
-}
-
-/// A calendar counter's figures, as they are written down.
-#[derive(Copy, Clone, Eq, PartialEq, Debug)]
-pub struct Noted {
-    pub window: i64,
-    pub observed: u128,
-    pub estimated: bool,
-    pub unpriced: bool,
-}
-
-#[derive(Debug)]
-pub struct Ledger {
-    pub kind: LimitType,
-    pub lines: Vec<Line>,
-    /// Newest calendar window ever entered.
-    newest: i64,
-    estimated_in: Option<i64>,
-    unpriced_in: Option<i64>,
-    bucket: Cell<Bucket>,
-    grain: Option<Grain>,
-}
 
 /// What one cap says, by the book.
 #[derive(Clone, Debug)]
@@ -85,6 +48,9 @@ struct Sums {
 pub struct Oracle {
     pub ledgers: HashMap<(Gate, Identity), Ledger>,
     epoch_offset: u64,
+    cores: usize,
+    /// By core: the latest wall time at which it forgot a calendar counter. It begins none in an earlier window.
+    forgot_at: Vec<Timestamp>,
 }
 
 pub fn skipped(instance: &Instance) -> bool {
@@ -101,84 +67,15 @@ pub fn alerts(instance: &Instance) -> bool {
     !skipped(instance) && posture.mode == Mode::On && posture.enforce == Enforce::AlertOnly
 }
 
-fn money(price: Option<PicoUsd>) -> u128 {
-    price.map_or(0, |price| price.0.min(bounds::PICO_USD_A_REQUEST))
-}
-
-fn tokens(tokens: Tokens) -> u128 {
-    tokens.0.min(bounds::TOKENS_A_REQUEST).into()
-}
-
 fn grain_of(instance: &Instance) -> Option<Grain> {
     Grain::of(instance.limit.kind, &instance.limit.window)
 }
 
-impl Ledger {
-    fn new(instance: &Instance) -> Ledger {
-        Ledger {
-            kind: instance.limit.kind,
-            lines: Vec::new(),
-            newest: i64::MIN,
-            estimated_in: None,
-            unpriced_in: None,
-            bucket: Cell::default(),
-            grain: grain_of(instance),
-        }
-    }
-
-    fn held(&self) -> u128 {
-        self.lines.iter().map(|line| line.held).sum()
-    }
-
-    /// Ends the live reservations that `which` picks: settled, or voided.
-    fn end(&mut self, now: Now, settlement: Option<Settlement>, which: impl Fn(&Line) -> bool) {
-        while let Some(at) = self.lines.iter().position(|line| line.live && which(line)) {
-            let (kind, line) = (self.kind, &mut self.lines[at]);
-            let held = std::mem::take(&mut line.held);
-            line.live = false;
-            let used = match (settlement, kind) {
-                (Some(_), LimitType::QuotaRequests) => continue,
-                (Some(settlement), LimitType::BudgetUsd) => money(settlement.money),
-                (Some(settlement), _) => tokens(settlement.tokens),
-                (None, _) => 0,
-            };
-            line.observed = used;
-            let (window, share) = (line.window, line.share);
-            if let Some(grain) = self.grain {
-                let mut bucket = self.bucket.get().later(grain, now.monotonic.0);
-                match used.checked_sub(held) {
-                    Some(more) => drop(bucket.put(grain, more)),
-                    None => bucket.give_back(grain, share, held - used),
-                }
-                self.bucket.set(bucket);
-            }
-            if let Some(settlement) = settlement {
-                if settlement.estimated {
-                    self.estimated_in = self.estimated_in.max(Some(window));
-                }
-                if kind == LimitType::BudgetUsd && settlement.money.is_none() {
-                    self.unpriced_in = self.unpriced_in.max(Some(window));
-                }
-            }
-        }
-    }
-
-    /// Its figures in the newest window entered.
-    fn noted(&self) -> Noted {
-        let counted = self.lines.iter().filter(|line| line.window == self.newest);
-        Noted {
-            window: self.newest,
-            observed: counted.map(|line| line.observed).sum(),
-            estimated: self.estimated_in == Some(self.newest),
-            unpriced: self.unpriced_in == Some(self.newest),
-        }
-    }
-}
-
 impl Oracle {
     /// `epoch_offset` is the wall clock at zero of the monotonic one.
-    pub fn new(epoch_offset: u64) -> Oracle {
-        Oracle { ledgers: HashMap::new(), epoch_offset }
+    pub fn new(epoch_offset: u64, cores: usize) -> Oracle {
+        let forgot_at = vec![Timestamp::MIN; cores];
+        Oracle { ledgers: HashMap::new(), epoch_offset, cores, forgot_at }
     }
 
     fn ledger(&self, instance: &Instance) -> Option<&Ledger> {
@@ -187,7 +84,7 @@ impl Oracle {
 
     fn ledger_mut(&mut self, instance: &Instance) -> &mut Ledger {
         let key = (instance.limit.kind.gate(), instance.identity.clone());
-        self.ledgers.entry(key).or_insert_with(|| Ledger::new(instance))
+        self.ledgers.entry(key).or_insert_with(|| Ledger::new(instance.limit.kind, grain_of(instance)))
     }
 
     /// Whether something counted at `then` still counts at `now`.
@@ -208,8 +105,11 @@ impl Oracle {
     /// The calendar window that counts at `now`, and its end.
     fn calendar_window(&self, instance: &Instance, now: Now) -> Option<civil::CivilWindow> {
         let Window::Calendar { period, zone } = &instance.limit.window else { return None };
-        let newest = self.ledger(instance).map_or(i64::MIN, |ledger| ledger.newest);
-        Some(civil::window(*period, zone, now.wall, newest))
+        let Some(ledger) = self.ledger(instance) else {
+            let forgot_at = self.forgot_at[usize::from(instance.identity.owner(self.cores).0)];
+            return Some(civil::window(*period, zone, now.wall.max(forgot_at), i64::MIN));
+        };
+        Some(civil::window(*period, zone, now.wall, ledger.newest))
     }
 
     fn sums(&self, instance: &Instance, now: Now, look: bool) -> Sums {
@@ -307,10 +207,12 @@ impl Oracle {
             Window::Rolling { .. } => {
                 let total_after = |wait: u64| {
                     let mut later = now;
-                    later.monotonic.0 += wait;
+                    later.monotonic.0 = later.monotonic.0.saturating_add(wait);
                     self.sums(instance, later, false).total
                 };
-                assert!(total_after(wait) <= ceiling, "a wait of {wait} is too short");
+                // A wait to the end of time stands for all that are longer.
+                let in_time = wait < u64::MAX - now.monotonic.0;
+                assert!(!in_time || total_after(wait) <= ceiling, "a wait of {wait} is too short");
                 assert!(total_after(wait - 1) > ceiling, "a wait of {wait} is too long");
             }
         }
@@ -394,31 +296,48 @@ impl Oracle {
     }
 
     /// The counters of gate 2 that `core` owns.
-    fn owned(&mut self, core: CoreId, cores: usize) -> impl Iterator<Item = (&Identity, &mut Ledger)> {
+    fn owned(&mut self, core: CoreId) -> impl Iterator<Item = (&Identity, &mut Ledger)> {
+        let cores = self.cores;
         let all = self.ledgers.iter_mut().map(|((gate, identity), ledger)| (*gate, identity, ledger));
         all.filter(move |(gate, identity, _)| *gate == Gate::Two && identity.owner(cores) == core)
             .map(|(_, identity, ledger)| (identity, ledger))
     }
 
     /// Settles or voids a reservation at one owner; nothing where it is not live.
-    pub fn end(
-        &mut self,
-        core: CoreId,
-        cores: usize,
-        now: Now,
-        id: ReservationId,
-        settlement: Option<Settlement>,
-    ) {
-        for (_, ledger) in self.owned(core, cores) {
+    pub fn end(&mut self, core: CoreId, now: Now, id: ReservationId, settlement: Option<Settlement>) {
+        for (_, ledger) in self.owned(core) {
             ledger.end(now, settlement, |line| line.id == id.0);
         }
     }
 
+    /// Whether a reservation still holds something at an owner.
+    pub fn is_live(&mut self, id: ReservationId, core: CoreId) -> bool {
+        self.owned(core).any(|(_, ledger)| ledger.lines.iter().any(|line| line.live && line.id == id.0))
+    }
+
+    /// Whether live holds are in a calendar window that is over, or have left a rolling one; and whether a window goes
+    /// on though the wall clock was set back behind it.
+    pub fn left_behind(&self, instance: &Instance, now: Now) -> (bool, bool, bool) {
+        let Some(ledger) = self.ledger(instance) else { return (false, false, false) };
+        let mut live = ledger.lines.iter().filter(|line| line.live);
+        match &instance.limit.window {
+            Window::Calendar { period, zone } => {
+                let window = self.calendar_window(instance, now).map(|window| window.index);
+                let kept = civil::window(*period, zone, now.wall, i64::MIN).index < ledger.newest;
+                (live.any(|line| Some(line.window) != window), false, kept)
+            }
+            window if ledger.grain.is_none() => {
+                (false, live.any(|line| !self.in_rolling(window, line.at, now.monotonic.0)), false)
+            }
+            _ => (false, false, false),
+        }
+    }
+
     /// Voids what is past its deadline at one owner.
-    pub fn expire(&mut self, core: CoreId, cores: usize, now: Now) -> usize {
+    pub fn expire(&mut self, core: CoreId, now: Now) -> usize {
         let due = |line: &Line| line.deadline.is_some_and(|deadline| deadline <= now.monotonic.0);
         let mut ended = 0;
-        for (_, ledger) in self.owned(core, cores) {
+        for (_, ledger) in self.owned(core) {
             ended += ledger.lines.iter().filter(|line| line.live && due(line)).count();
             ledger.end(now, None, due);
         }
@@ -426,26 +345,46 @@ impl Oracle {
     }
 
     /// Every calendar counter of an owner, as it should be written down now.
-    pub fn noted(&mut self, core: CoreId, cores: usize) -> HashMap<Identity, Noted> {
-        let calendars = self.owned(core, cores).filter(|(_, ledger)| ledger.kind != LimitType::Tpm);
+    pub fn noted(&mut self, core: CoreId) -> HashMap<Identity, Noted> {
+        let calendars = self.owned(core).filter(|(_, ledger)| ledger.kind != LimitType::Tpm);
         let entered = calendars.filter(|(_, ledger)| ledger.newest > i64::MIN);
         entered.map(|(identity, ledger)| (identity.clone(), ledger.noted())).collect()
     }
 
+    /// A counter of gate 2 is forgotten by its owner: nothing may count in it now, nor ever again.
+    pub fn forget(&mut self, instance: &Instance, now: Now) {
+        let says = self.ask(instance, now, Estimate::default());
+        let nothing = (says.observed, says.held, says.estimated, says.unpriced);
+        assert_eq!(nothing, (0, 0, false, false), "{} is forgotten", instance.limit.id);
+        let ledger = self.ledgers.remove(&(Gate::Two, instance.identity.clone())).expect("it was counted in");
+        assert!(ledger.lines.iter().all(|line| !line.live), "a counter in use is forgotten");
+        if let Window::Calendar { period, zone } = &instance.limit.window {
+            let index = civil::window(*period, zone, now.wall, i64::MIN).index;
+            assert!(index >= ledger.newest, "a window ahead of the wall clock is forgotten");
+            let forgot_at = &mut self.forgot_at[usize::from(instance.identity.owner(self.cores).0)];
+            *forgot_at = now.wall.max(*forgot_at);
+        }
+    }
+
     /// An owner is lost and starts again from what was written down (SPEC §4.9): of a calendar counter that window and
     /// that figure are left, of everything else nothing.
-    pub fn lose(&mut self, core: CoreId, cores: usize, now: Now, written: &HashMap<Identity, Noted>) {
-        for (identity, ledger) in self.owned(core, cores) {
-            ledger.lines.clear();
-            ledger.bucket.take();
-            (ledger.newest, ledger.estimated_in, ledger.unpriced_in) = (i64::MIN, None, None);
-            let Some(noted) = written.get(identity) else { continue };
+    pub fn lose(&mut self, core: CoreId, now: Now, written: &HashMap<Identity, Noted>) {
+        let cores = self.cores;
+        self.forgot_at[usize::from(core.0)] = Timestamp::MIN;
+        self.ledgers.retain(|(gate, identity), _| *gate == Gate::One || identity.owner(cores) != core);
+        for (identity, noted) in written.iter().filter(|(identity, _)| identity.owner(cores) == core) {
+            let kind = match identity.algorithm() {
+                "calendar_usd" => LimitType::BudgetUsd,
+                "calendar_tokens" => LimitType::QuotaTokens,
+                _ => LimitType::QuotaRequests,
+            };
+            let mut ledger = Ledger::new(kind, None);
             ledger.newest = noted.window;
             ledger.estimated_in = noted.estimated.then_some(noted.window);
             ledger.unpriced_in = noted.unpriced.then_some(noted.window);
             let (window, observed) = (noted.window, noted.observed);
-            let line = Line { window, observed, live: false, ..Self::line(u64::MAX, now) };
-            ledger.lines.push(line);
+            ledger.lines.push(Line { window, observed, live: false, ..Self::line(u64::MAX, now) });
+            self.ledgers.insert((Gate::Two, identity.clone()), ledger);
         }
     }
 }

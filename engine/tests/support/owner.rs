@@ -2,7 +2,7 @@
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
-use engine::{Answer, Ask, Cause, CoreId, Estimate, GateTwoPlan, Instance, LimitType, Now, Shard};
+use engine::{Answer, Ask, Cause, CoreId, Estimate, GateTwoPlan, Instance, LimitType, Now, Reading, Shard};
 
 use super::oracle::{Opinion, Oracle, alerts, refuses, skipped};
 
@@ -51,9 +51,12 @@ pub fn apply(
     let answer = shard.apply(now, ask);
     shard.invariants();
     match told {
-        Ask::Settle { id, settlement } => oracle.end(core, cores, now, id, Some(settlement)),
-        Ask::Void { id } => oracle.end(core, cores, now, id, None),
-        Ask::Read { .. } => {}
+        Ask::Settle { id, settlement } => oracle.end(core, now, id, Some(settlement)),
+        Ask::Void { id } => oracle.end(core, now, id, None),
+        Ask::Read { plan } => {
+            let Answer::Read(readings) = &answer else { panic!("{answer:?}") };
+            check_readings(oracle, &plan, now, readings);
+        }
         Ask::Check { plan, estimate } => {
             expected.asked += 1;
             let says = opinions(oracle, &plan, (core, cores), now, estimate);
@@ -85,6 +88,22 @@ pub fn apply(
         }
     }
     answer
+}
+
+/// Every figure as read is the book's.
+pub fn check_readings(oracle: &Oracle, plan: &GateTwoPlan, now: Now, readings: &[(u16, Reading)]) {
+    let mut caps = plan.instances().enumerate();
+    for (place, found) in readings {
+        let (_, cap) = caps.find(|(at, _)| *at == usize::from(*place)).expect("places ascend");
+        let says = oracle.ask(cap, now, Estimate::default());
+        let found = (found.observed.0, found.held.0, found.estimated, found.unpriced, found.resets_at);
+        let wanted = (says.observed, says.held, says.estimated, says.unpriced, says.resets_at);
+        assert_eq!(
+            found, wanted,
+            "{} at {}: observed, held, estimated, unpriced, end",
+            cap.limit.id, cap.node
+        );
+    }
 }
 
 /// What each evaluated cap of the plan at this owner says, with its place.
