@@ -45,10 +45,10 @@ pub fn run(_arguments: DemoArguments) -> Result<ExitCode, StartError> {
         .map_err(|error| StartError::new(format!("{}: cannot be written: {error}", path.display())))?;
     let key = mint(&path)?;
     let prepared = prepare(&path)?;
-    let ruleset = prepared.ruleset.clone();
+    let ruleset = prepared.in_force.ruleset.clone();
     let running = Running::start(prepared)?;
     print!("{}", introduction(&path, running.address(), backend.addr(), &ruleset, &key));
-    wait(&mut signals);
+    wait(&mut signals, &running);
     running.stop()?;
     backend.stop();
     Ok(ExitCode::SUCCESS)

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use control::arm::is_known_node;
 use control::config::{Config, Credentials};
-use control::keys::{self, MintRequest, Revoked};
+use control::keys::{self, Expiry, MintRequest, Revoked};
 use control::socket::{Announced, announce_keys};
 use control::start::{StartError, config_path};
 use control::store::{KeyRow, Store};
@@ -31,7 +31,7 @@ pub fn run(config: Option<PathBuf>, verb: KeysVerb) -> Result<ExitCode, StartErr
 }
 
 /// Who acts, for the audit trail.
-fn actor() -> String {
+pub fn actor() -> String {
     match std::env::var("USER") {
         Ok(user) if !user.is_empty() && user.len() <= 64 && !user.contains(char::is_control) => {
             format!("cli:{user}")
@@ -54,7 +54,8 @@ fn mint(config: &Config, arguments: MintArguments) -> Result<ExitCode, StartErro
         providers: arguments.providers.map(|patterns| patterns.0),
         endpoints: arguments.endpoints.map(|patterns| patterns.0),
         allow_passthrough: arguments.allow_passthrough,
-        expires_in: arguments.expires,
+        expires: arguments.expires.map(Expiry::After),
+        admin: false,
     };
     let minted = keys::mint(&mut store, request, &actor(), Timestamp::now())?;
     tell_server(&config.data_dir, &minted.row.kid);

@@ -4,8 +4,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
-use control::plane::{Plane, Publish, Setup};
+use control::management::Publish;
+use control::plane::{Plane, Setup};
 use control::start::{Prepared, StartError, config_path, prepare};
 use engine::Report;
 use net::{Gateway, Publisher};
@@ -14,14 +16,19 @@ use signal_hook::iterator::Signals;
 use tracing::{info, warn};
 
 use crate::arguments::ServeArguments;
-use crate::{log, wire};
+use crate::keys::actor;
+use crate::log;
+use crate::wire::{self, Wiring};
+
+/// How long the management API waits for the cores to say what a request would meet.
+const PROBE_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Runs the gateway until it is told to stop.
 pub fn run(config: Option<PathBuf>, _arguments: ServeArguments) -> Result<ExitCode, StartError> {
     log::start();
     let mut signals = signals()?;
     let running = Running::start(prepare(&config_path(config)?)?)?;
-    wait(&mut signals);
+    wait(&mut signals, &running);
     running.stop()?;
     Ok(ExitCode::SUCCESS)
 }
@@ -32,11 +39,11 @@ pub fn signals() -> Result<Signals, StartError> {
         .map_err(|error| StartError::new(format!("cannot take signals: {error}")))
 }
 
-/// Returns when the process is told to stop.
-pub fn wait(signals: &mut Signals) {
+/// Returns when the process is told to stop. SIGHUP reloads; what comes of it is logged.
+pub fn wait(signals: &mut Signals, running: &Running) {
     for signal in signals.forever() {
         match signal {
-            SIGHUP => warn!("SIGHUP: reload is not yet supported, the config in force stays"),
+            SIGHUP => running.plane.reload_by_signal(),
             _ => {
                 info!(signal, "stopping: no new connections, exchanges under way may end");
                 return;
@@ -60,18 +67,16 @@ impl Running {
         for warning in &prepared.warnings {
             warn!("{warning}");
         }
-        let Prepared { config, ruleset, runtime, keys, counters, store, lock, .. } = prepared;
-        let snapshot = wire::snapshot(&config, ruleset.clone())?;
-        let settings = wire::settings(&config);
+        let Prepared { in_force, counters, store, lock, .. } = prepared;
+        let keys = in_force.keys.clone();
+        let wiring = Arc::new(Wiring::default());
+        let snapshot = wiring.snapshot(&in_force.config)?(in_force.ruleset.clone());
+        let settings = wire::settings(&in_force.config);
         let (reports, written): (Sender<Report>, Receiver<Report>) = channel();
         // The control plane starts first: what it needs may be in use, and nothing may be admitted before it runs.
         let publisher = Arc::new(OnceLock::<Publisher>::new());
-        let (for_keys, for_ruleset) = (publisher.clone(), publisher.clone());
-        let publish = Publish {
-            keys: Box::new(move |keys| for_keys.wait().publish_keys(keys)),
-            ruleset: Box::new(move |ruleset| for_ruleset.wait().publish_ruleset(ruleset)),
-        };
-        let setup = Setup { config: config.clone(), ruleset, runtime, keys: keys.clone(), store, lock };
+        let publish = publish(&publisher, wiring);
+        let setup = Setup { in_force, store, lock, actor: actor() };
         let plane = Plane::start(setup, publish, written)?;
         let gateway = Gateway::start(&settings, snapshot, keys, counters, &reports).map_err(|error| {
             StartError::new(format!("listen: cannot serve on {}: {error}", settings.listen))
@@ -93,5 +98,21 @@ impl Running {
     pub fn stop(self) -> Result<(), StartError> {
         self.gateway.drain();
         self.plane.stop()
+    }
+}
+
+/// What the control plane publishes by. Whoever publishes while the data plane starts waits for it.
+fn publish(publisher: &Arc<OnceLock<Publisher>>, wiring: Arc<Wiring>) -> Publish {
+    let (for_keys, for_ruleset) = (publisher.clone(), publisher.clone());
+    let (for_config, for_probe) = (publisher.clone(), publisher.clone());
+    Publish {
+        keys: Box::new(move |keys| for_keys.wait().publish_keys(keys)),
+        ruleset: Box::new(move |ruleset| for_ruleset.wait().publish_ruleset(ruleset)),
+        config: Box::new(move |config| {
+            let publisher = for_config.clone();
+            let snapshot = wiring.snapshot(config)?;
+            Ok(Box::new(move |ruleset| publisher.wait().publish(snapshot(ruleset))))
+        }),
+        probe: Box::new(move |probe| for_probe.wait().probe(probe, PROBE_PATIENCE)),
     }
 }

@@ -2,11 +2,13 @@
 //!
 //! Both planes make one tree, so a node created at run time can carry a template of the config. Where both have a
 //! node the config's is kept and nothing is said. Limits compile all or nothing; overrides one by one, a bad one
-//! dropped with its reason (the engine does both).
+//! dropped with its reason (the engine does both). A suspended limit compiles as one that is neither evaluated nor
+//! counted.
 
+use std::fmt;
 use std::sync::Arc;
 
-use engine::{DroppedOverride, LimitId, NodeId, Override, Ruleset, Tree, Units};
+use engine::{CompileError, DroppedOverride, Limit, LimitId, NodeId, Override, Ruleset, Tree, Units};
 
 use crate::config::Config;
 use crate::start::StartError;
@@ -21,6 +23,24 @@ pub struct Armed {
     pub dropped: Vec<DroppedOverride>,
 }
 
+/// Why the limits do not compile.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct ArmError(pub CompileError);
+
+impl fmt::Display for ArmError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "governance: compile limits: {}", self.0)
+    }
+}
+
+impl std::error::Error for ArmError {}
+
+impl From<ArmError> for StartError {
+    fn from(error: ArmError) -> StartError {
+        StartError::new(error.to_string())
+    }
+}
+
 /// Compiles. Governance that is off is the empty ruleset: its limits are not looked at.
 ///
 /// `keys` matter only under `governance.key_nodes`, which makes each key that is not revoked a node of the tree.
@@ -29,7 +49,7 @@ pub fn arm(
     config: &Config,
     runtime: &RuntimePlane,
     keys: &[KeyRow],
-) -> Result<Armed, StartError> {
+) -> Result<Armed, ArmError> {
     let governance = &config.governance;
     if !governance.enabled {
         return Ok(Armed { ruleset: Arc::new(Ruleset::empty(version)), dropped: Vec::new() });
@@ -45,16 +65,18 @@ pub fn arm(
     let overrides = runtime
         .overrides
         .iter()
-        .map(|(limit_id, node, amount)| Override {
-            limit_id: LimitId::new(limit_id),
-            node: NodeId::new(node),
-            amount: Units(*amount),
+        .map(|row| Override {
+            limit_id: LimitId::new(&row.limit_id),
+            node: NodeId::new(&row.node),
+            amount: Units(row.amount),
         })
         .collect();
-    let compiled =
-        Ruleset::compile(version, tree, governance.limits.clone(), overrides, governance.key_nodes);
-    let (ruleset, dropped) =
-        compiled.map_err(|error| StartError::new(format!("governance: compile limits: {error}")))?;
+    let limits = governance
+        .limits
+        .iter()
+        .map(|limit| Limit { suspended: runtime.suspended.contains(limit.id.as_str()), ..limit.clone() });
+    let compiled = Ruleset::compile(version, tree, limits.collect(), overrides, governance.key_nodes);
+    let (ruleset, dropped) = compiled.map_err(ArmError)?;
     Ok(Armed { ruleset: Arc::new(ruleset), dropped })
 }
 
@@ -65,5 +87,5 @@ fn key_leaves(key_nodes: bool, keys: &[KeyRow]) -> impl Iterator<Item = NodeId> 
 
 /// Whether a node is declared or created; what `keys mint` warns about when it is not.
 pub fn is_known_node(config: &Config, runtime: &RuntimePlane, node: &NodeId) -> bool {
-    config.governance.nodes.contains(node) || runtime.nodes.iter().any(|known| known == node.as_str())
+    config.governance.nodes.contains(node) || runtime.has_node(node.as_str())
 }

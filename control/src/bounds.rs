@@ -88,3 +88,59 @@ pub const MARKS_RETRY_MS: u64 = 500;
 /// Milliseconds the counters thread waits for marks before it looks whether it is told to stop. It bounds how
 /// late a stop is, and costs ten wake-ups a second.
 pub const MARKS_POLL_MS: u64 = 100;
+
+/// Milliseconds a stop waits for a management write under way: a reload of the largest tree takes a second or two.
+pub const STOP_WAIT_MS: u64 = 5_000;
+
+/// Milliseconds without another event after which a changed config file is read. An editor writes a file in a few
+/// milliseconds; a ConfigMap's link and its target change within one.
+pub const WATCH_QUIET_MS: u64 = 200;
+
+/// Milliseconds after which it is read although events keep coming.
+pub const WATCH_BUSY_MS: u64 = 2_000;
+
+/// Milliseconds between two looks at the file without an event: for file systems that send none, and for folders
+/// that were removed and made again.
+pub const WATCH_POLL_MS: u64 = 5_000;
+
+/// Symbolic links followed from the config's path to its file; Linux itself stops at 40.
+pub const WATCH_LINKS: usize = 40;
+
+/// Errors of a refused reload, and dropped overrides of a done one, that its audit row lists. The log has all.
+pub const AUDITED_FINDINGS: usize = 20;
+
+/// Bytes of an audit row's result: a sentence or two.
+pub const AUDITED_RESULT_BYTES: usize = 1 << 10;
+
+/// Connections of the management listener at a time: people, scripts and scrapers, not traffic.
+pub const ADMIN_CONNECTIONS: usize = 64;
+
+/// Milliseconds for a request's head on the management listener, and for a connection between two requests.
+pub const ADMIN_HEAD_MS: u64 = 10_000;
+
+/// Bytes of a request's head there: a node id and a cursor fit twenty times.
+pub const ADMIN_HEAD_BYTES: usize = 64 << 10;
+
+/// Milliseconds for a request's body there.
+pub const ADMIN_BODY_MS: u64 = 10_000;
+
+/// Bytes of a request's body there: a key with a thousand patterns.
+pub const ADMIN_BODY_BYTES: usize = 256 << 10;
+
+/// Milliseconds that a connection of the management listener may live; its peer opens another one.
+pub const ADMIN_CONNECTION_MS: u64 = 600_000;
+
+/// Bytes of a refused request's body that its audit row keeps; of a larger one it keeps the size.
+pub const AUDITED_BODY_BYTES: usize = 4 << 10;
+
+/// Rows of one page of a list: at most about a megabyte.
+pub const PAGE_ROWS: usize = 1_000;
+
+/// Patterns of one scope of a key. Each is tried on every request of the key.
+pub const SCOPE_PATTERNS: usize = 1_000;
+
+/// Bytes of a key's name.
+pub const KEY_NAME_BYTES: usize = 256;
+
+/// Seconds that a rotated key still works unless told otherwise: a day to roll a new one out.
+pub const ROTATE_OVERLAP_SECS: i64 = 86_400;

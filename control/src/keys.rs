@@ -36,8 +36,40 @@ pub struct MintRequest {
     pub endpoints: Option<Vec<String>>,
     /// Whether endpoints that the gateway does not understand may be passed through.
     pub allow_passthrough: bool,
-    /// After how long it is refused.
-    pub expires_in: Option<SignedDuration>,
+    /// From when on it is refused.
+    pub expires: Option<Expiry>,
+    /// Whether it is a delegated admin of its owner node, valid on the management listener alone.
+    pub admin: bool,
+}
+
+/// When a key stops working.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub enum Expiry {
+    /// So long after it is minted.
+    After(SignedDuration),
+    /// At that time.
+    At(Timestamp),
+}
+
+impl Expiry {
+    /// Reads `90s`, `24h`, `30d`, or a time such as `2026-12-31T00:00:00Z`.
+    pub fn parse(text: &str) -> Result<Expiry, String> {
+        match text.parse::<Timestamp>() {
+            Ok(at) => Ok(Expiry::At(at)),
+            Err(_) => parse_expiry(text).map(Expiry::After),
+        }
+    }
+
+    /// The moment, for a key of now.
+    pub fn from(self, now: Timestamp) -> Result<Timestamp, StartError> {
+        match self {
+            Expiry::At(at) => Ok(to_milliseconds(at)),
+            Expiry::After(span) => now
+                .checked_add(span)
+                .map(to_milliseconds)
+                .map_err(|error| StartError::new(format!("the expiry is beyond the calendar: {error}"))),
+        }
+    }
 }
 
 /// A minted key, and the one time that its credential is seen.
@@ -68,6 +100,13 @@ pub fn hash_credential(credential: &str) -> [u8; 32] {
     Sha256::digest(credential.as_bytes()).into()
 }
 
+/// A new kid and the credential that goes with it.
+fn fresh_credential() -> Result<(String, String), StartError> {
+    let kid = format!("vk_{}", random_text(KID_LETTERS)?);
+    let credential = format!("tt_{kid}_{}", random_text(SECRET_LETTERS)?);
+    Ok((kid, credential))
+}
+
 /// Mints a key: random, stored hashed, audited.
 pub fn mint(
     store: &mut Store,
@@ -75,13 +114,8 @@ pub fn mint(
     actor: &str,
     now: Timestamp,
 ) -> Result<Minted, StartError> {
-    let kid = format!("vk_{}", random_text(KID_LETTERS)?);
-    let credential = format!("tt_{kid}_{}", random_text(SECRET_LETTERS)?);
-    let expires_at = request
-        .expires_in
-        .map(|span| now.checked_add(span))
-        .transpose()
-        .map_err(|error| StartError::new(format!("the expiry is beyond the calendar: {error}")))?;
+    let (kid, credential) = fresh_credential()?;
+    let expires_at = request.expires.map(|expiry| expiry.from(now)).transpose()?;
     let row = KeyRow {
         kid,
         owner: request.owner,
@@ -90,23 +124,103 @@ pub fn mint(
         providers: request.providers,
         endpoints: request.endpoints,
         allow_passthrough: request.allow_passthrough,
-        admin: false,
+        admin: request.admin,
         secret_hash: hash_credential(&credential),
         created_at: to_milliseconds(now),
-        expires_at: expires_at.map(to_milliseconds),
+        expires_at,
         revoked_at: None,
     };
-    let entry = AuditEntry {
-        at: now,
-        actor,
-        action: "key.mint",
-        target: &row.kid,
-        before: None,
-        after: Some(describe(&row)),
-        result: "done",
-    };
-    store.insert_key(&row, &entry)?;
+    store.insert_key(&row, &entry("key.mint", actor, now, None, Some(&row)))?;
     Ok(Minted { row, credential: Secret::new(credential) })
+}
+
+/// The audit row of a change of a key.
+fn entry<'a>(
+    action: &'a str,
+    actor: &'a str,
+    at: Timestamp,
+    before: Option<&'a KeyRow>,
+    after: Option<&'a KeyRow>,
+) -> AuditEntry<'a> {
+    let row = after.or(before);
+    AuditEntry {
+        at,
+        actor,
+        action,
+        target: row.map_or("", |row| &row.kid),
+        node: row.map(|row| row.owner.as_str()),
+        before: before.map(describe),
+        after: after.map(describe),
+        result: "done",
+    }
+}
+
+/// What to change of a key; `None` leaves it as it is.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Changes {
+    /// The name for people.
+    pub name: Option<Option<String>>,
+    /// Patterns of models; `Some(None)`: any.
+    pub models: Option<Option<Vec<String>>>,
+    /// Patterns of providers.
+    pub providers: Option<Option<Vec<String>>>,
+    /// Patterns of endpoints.
+    pub endpoints: Option<Option<Vec<String>>>,
+    /// Whether endpoints that the gateway does not understand may be passed through.
+    pub allow_passthrough: Option<bool>,
+    /// From when on it is refused; `Some(None)`: never.
+    pub expires_at: Option<Option<Timestamp>>,
+}
+
+/// Changes a key, audited; the row as it is after.
+pub fn change(
+    store: &mut Store,
+    before: KeyRow,
+    changes: Changes,
+    actor: &str,
+    now: Timestamp,
+) -> Result<KeyRow, StoreError> {
+    let mut after = before.clone();
+    let Changes { name, models, providers, endpoints, allow_passthrough, expires_at } = changes;
+    after.name = name.unwrap_or(after.name);
+    after.models = models.unwrap_or(after.models);
+    after.providers = providers.unwrap_or(after.providers);
+    after.endpoints = endpoints.unwrap_or(after.endpoints);
+    after.allow_passthrough = allow_passthrough.unwrap_or(after.allow_passthrough);
+    after.expires_at = expires_at.map_or(after.expires_at, |at| at.map(to_milliseconds));
+    store.update_key(&after, &entry("key.change", actor, now, Some(&before), Some(&after)))?;
+    Ok(after)
+}
+
+/// Mints a key like another one, which expires when `overlap` has passed: the old row as it is after, and the new key.
+///
+/// A second secret for the same kid was rejected: whoever reads the trail or the usage could not tell which of the two
+/// was used, and the old one could not be revoked by itself.
+pub fn rotate(
+    store: &mut Store,
+    before: KeyRow,
+    overlap: SignedDuration,
+    actor: &str,
+    now: Timestamp,
+) -> Result<(KeyRow, Minted), StartError> {
+    let (kid, credential) = fresh_credential()?;
+    let new = KeyRow {
+        kid,
+        secret_hash: hash_credential(&credential),
+        created_at: to_milliseconds(now),
+        ..before.clone()
+    };
+    let end = Expiry::After(overlap).from(now)?;
+    let old = KeyRow {
+        expires_at: Some(before.expires_at.map_or(end, |expires_at| expires_at.min(end))),
+        ..before.clone()
+    };
+    let mut rotated = entry("key.rotate", actor, now, Some(&before), Some(&old));
+    if let Some(Value::Object(after)) = &mut rotated.after {
+        after.insert("replaced_by".to_owned(), new.kid.clone().into());
+    }
+    store.replace_key(&old, &rotated, &new, &entry("key.mint", actor, now, None, Some(&new)))?;
+    Ok((old, Minted { row: new, credential: Secret::new(credential) }))
 }
 
 /// The database keeps milliseconds; what is shown at the mint is what is read back later.
@@ -128,11 +242,13 @@ pub enum Revoked {
 /// Revokes a key, audited.
 pub fn revoke(store: &mut Store, kid: &str, actor: &str, now: Timestamp) -> Result<Revoked, StoreError> {
     let before = store.key(kid)?;
+    let owner = before.as_ref().map(|row| row.owner.clone());
     let entry = |before: Option<Value>, after: Option<Value>, result| AuditEntry {
         at: now,
         actor,
         action: "key.revoke",
         target: kid,
+        node: owner.as_deref(),
         before,
         after,
         result,
@@ -186,28 +302,37 @@ pub fn is_data_key(row: &KeyRow) -> bool {
     row.revoked_at.is_none() && !row.admin
 }
 
-/// A stored key as the data plane has it.
-fn engine_key(row: &KeyRow) -> Result<Key, StartError> {
-    let wrong = |what: String| StartError::new(format!("key {:?} in the database: {what}", row.kid));
-    let kid = Kid::parse(&row.kid).ok_or_else(|| wrong("its kid has the wrong form".to_owned()))?;
+/// What a stored key may be used for.
+pub fn scopes(row: &KeyRow) -> Result<Scopes, StartError> {
     let globs = |patterns: &Option<Vec<String>>| -> Result<Option<Vec<Glob>>, StartError> {
         let Some(patterns) = patterns else { return Ok(None) };
         let read = patterns.iter().map(|pattern| {
-            Glob::new(pattern).map_err(|error| wrong(format!("the pattern {pattern:?} is wrong: {error}")))
+            Glob::new(pattern)
+                .map_err(|error| unusable(row, &format!("the pattern {pattern:?} is wrong: {error}")))
         });
         read.collect::<Result<_, _>>().map(Some)
     };
+    Ok(Scopes {
+        models: globs(&row.models)?,
+        providers: globs(&row.providers)?,
+        endpoints: globs(&row.endpoints)?,
+        allow_passthrough: row.allow_passthrough,
+    })
+}
+
+fn unusable(row: &KeyRow, what: &str) -> StartError {
+    StartError::new(format!("key {:?} in the database: {what}", row.kid))
+}
+
+/// A stored key as the data plane has it.
+fn engine_key(row: &KeyRow) -> Result<Key, StartError> {
+    let kid = Kid::parse(&row.kid).ok_or_else(|| unusable(row, "its kid has the wrong form"))?;
     let owner = NodeId::new(&row.owner);
     Ok(Key {
         chain: Chain::of_key(&owner, &row.kid),
         kid,
         owner,
-        scopes: Scopes {
-            models: globs(&row.models)?,
-            providers: globs(&row.providers)?,
-            endpoints: globs(&row.endpoints)?,
-            allow_passthrough: row.allow_passthrough,
-        },
+        scopes: scopes(row)?,
         secret_hash: row.secret_hash,
         expires_at: row.expires_at,
     })
@@ -272,16 +397,20 @@ pub fn parse_patterns(text: &str) -> Result<Vec<String>, String> {
     text.split(',')
         .map(|pattern| {
             let pattern = pattern.trim();
-            if pattern.is_empty() {
-                return Err("a pattern in the list is empty".to_owned());
-            }
-            if pattern.len() > engine::bounds::PATTERN_BYTES {
-                return Err(format!("a pattern is longer than {} bytes", engine::bounds::PATTERN_BYTES));
-            }
-            Glob::new(pattern).map_err(|error| format!("{pattern:?} is not a pattern: {error}"))?;
-            Ok(pattern.to_owned())
+            check_pattern(pattern).map(|()| pattern.to_owned())
         })
         .collect()
+}
+
+/// Checks one pattern of a scope.
+pub fn check_pattern(pattern: &str) -> Result<(), String> {
+    if pattern.is_empty() {
+        return Err("a pattern in the list is empty".to_owned());
+    }
+    if pattern.len() > engine::bounds::PATTERN_BYTES {
+        return Err(format!("a pattern is longer than {} bytes", engine::bounds::PATTERN_BYTES));
+    }
+    Glob::new(pattern).map(drop).map_err(|error| format!("{pattern:?} is not a pattern: {error}"))
 }
 
 /// Checks the text of an owner: not empty, bounded, no control characters; its charset and the tree are only warned about.
@@ -316,7 +445,7 @@ mod tests {
         MintRequest {
             owner: "org:acme/team:ml".to_owned(),
             models: Some(vec!["gpt-*".to_owned()]),
-            expires_in: Some(SignedDuration::from_secs(90)),
+            expires: Some(Expiry::After(SignedDuration::from_secs(90))),
             ..MintRequest::default()
         }
     }

@@ -2,8 +2,9 @@
 //!
 //! Reading order: [`yaml`] and [`config`] turn a file into a [`config::Config`] or into every error that it has;
 //! [`store`] is `governance.db`; [`arm`] folds both into a ruleset; [`start`] does all of it for `serve`; [`plane`] is
-//! what runs beside the data plane: the management listener ([`admin`]), the control socket ([`socket`]) and the writer
-//! of counters. [`keys`] and [`preview`] are what the command's verbs call. All bounds are in [`bounds`].
+//! what runs beside the data plane: the management listener ([`admin`]), the control socket ([`socket`]), the watch on
+//! the config file ([`watch`]) and the writer of what the cores report. [`management`] is what is in force and every way
+//! to change it. [`keys`] and [`preview`] are what the command's verbs call. All bounds are in [`bounds`].
 //!
 //! Nothing here is ever waited for by a request: what the data plane needs is published to it as a whole.
 
@@ -14,6 +15,7 @@ pub mod arm;
 pub mod bounds;
 pub mod config;
 pub mod keys;
+pub mod management;
 pub mod plane;
 pub mod preview;
 pub mod secret;
@@ -21,5 +23,6 @@ pub mod socket;
 pub mod start;
 pub mod store;
 pub mod usage;
+pub mod watch;
 mod writer;
 pub mod yaml;

@@ -1,55 +1,42 @@
 //! The control plane while the gateway runs: two threads of its own, never waited for by a request.
 //!
-//! - `control` runs a small tokio runtime with the management listener and the control socket. A change of keys is read
-//!   from the database and published to the data plane as a new ring before the socket is answered.
+//! - `control` runs a small tokio runtime with the management listener, the control socket and the watch on the config
+//!   file. What they are asked to do is done by [`crate::management`], on threads that may wait for the disk.
 //! - `writer` takes what the cores report and writes it ([`crate::writer`]).
 //!
 //! Stopping is in order: the caller has drained the data plane, so the last marks are in the channel; they are
 //! written, the write-ahead log is folded into the database, the socket is removed, the folder's lock is given up.
 
-use std::cell::RefCell;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use engine::{KeyRing, Kid, Report, Ruleset};
+use engine::{Kid, Report};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::oneshot;
 
 use crate::config::Config;
+use crate::management::{InForce, Management, Publish, Trigger};
 use crate::socket::SocketAddress;
 use crate::start::{DataDirLock, StartError};
-use crate::store::{RuntimePlane, Store};
-use crate::{admin, arm, bounds, keys, writer};
-
-/// How the data plane is given what changes. Both return once every core can see it.
-pub struct Publish {
-    /// A new key ring.
-    pub keys: Box<dyn Fn(Arc<KeyRing>) + Send>,
-    /// A new ruleset, all else as it was; used under `governance.key_nodes`, where a minted key is a node.
-    pub ruleset: Box<dyn Fn(Arc<Ruleset>) + Send>,
-}
+use crate::store::Store;
+use crate::{admin, bounds, watch, writer};
 
 /// What the plane takes over from [`crate::start::prepare`].
 pub struct Setup {
-    /// The config.
-    pub config: Arc<Config>,
-    /// The ruleset in force.
-    pub ruleset: Arc<Ruleset>,
-    /// The runtime plane in force in it.
-    pub runtime: RuntimePlane,
-    /// The ring in force.
-    pub keys: Arc<KeyRing>,
+    /// What is in force.
+    pub in_force: InForce,
     /// The database.
     pub store: Store,
     /// The folder's lock.
     pub lock: DataDirLock,
+    /// Who starts the server, for the audit trail.
+    pub actor: String,
 }
 
 /// The running control plane.
@@ -59,6 +46,7 @@ pub struct Plane {
     counters: JoinHandle<Result<(), StartError>>,
     stop_counters: Arc<AtomicBool>,
     address: SocketAddress,
+    management: Arc<Management>,
     _lock: DataDirLock,
 }
 
@@ -68,16 +56,25 @@ impl Plane {
     /// # Errors
     /// An address that cannot be bound, a database that cannot be opened a second time.
     pub fn start(setup: Setup, publish: Publish, reports: Receiver<Report>) -> Result<Plane, StartError> {
-        let Setup { config, ruleset, runtime, keys, store, lock } = setup;
+        let Setup { in_force, store, lock, actor } = setup;
+        let config = Arc::clone(&in_force.config);
         let address = SocketAddress::of(&config.data_dir).map_err(|error| socket_error(&config, &error))?;
         let listeners = Listeners::bind(&config, &address)?;
-        let state = State { store: Store::open(&config.data_dir)?, config, ruleset, runtime, keys, publish };
+        let management = Management::new(Store::open(&config.data_dir)?, in_force, publish);
+        let management = Arc::new(management);
         let (stop_control, stopped) = oneshot::channel();
-        let control = spawn("control", move || serve(state, listeners, stopped))?;
+        let managed = Arc::clone(&management);
+        let control = spawn("control", move || serve(managed, listeners, stopped, &actor))?;
         let stop_counters = Arc::new(AtomicBool::new(false));
         let stop = Arc::clone(&stop_counters);
         let counters = spawn("writer", move || writer::run(store, &reports, &stop))?;
-        Ok(Plane { control, stop_control, counters, stop_counters, address, _lock: lock })
+        Ok(Plane { control, stop_control, counters, stop_counters, address, management, _lock: lock })
+    }
+
+    /// Reloads because the process was told to; what comes of it is logged and audited.
+    pub fn reload_by_signal(&self) {
+        // Both outcomes are told already.
+        let _ = self.management.reload(&Trigger::Signal);
     }
 
     /// Ends both threads; everything the cores have sent is written. Call it after the data plane is drained.
@@ -145,48 +142,28 @@ fn bind_socket(path: &Path) -> std::io::Result<std::os::unix::net::UnixListener>
     Ok(listener)
 }
 
-/// What the control thread works on. Never borrowed over an await.
-struct State {
-    store: Store,
-    config: Arc<Config>,
-    ruleset: Arc<Ruleset>,
-    runtime: RuntimePlane,
-    keys: Arc<KeyRing>,
-    publish: Publish,
-}
-
-fn serve(state: State, listeners: Listeners, stopped: oneshot::Receiver<()>) {
+fn serve(management: Arc<Management>, listeners: Listeners, stopped: oneshot::Receiver<()>, actor: &str) {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return tracing::error!(%error, "the control runtime cannot start"),
     };
-    let token = state.config.admin.as_ref().and_then(|admin| admin.token.clone());
-    let local = tokio::task::LocalSet::new();
-    let state = Rc::new(RefCell::new(state));
-    local.block_on(&runtime, async move {
-        if let Err(error) = state.borrow_mut().catch_up() {
-            tracing::error!(%error, "keys that changed during the start are not published");
-        }
+    let token = management.config().admin.as_ref().and_then(|admin| admin.token.clone());
+    management.begin(actor);
+    runtime.block_on(async move {
         if let (Some(listener), Some(token)) = (listeners.admin, token) {
-            tokio::task::spawn_local(serve_admin(listener, admin::router(&token)));
+            let router = admin::router(Arc::clone(&management), &token);
+            tokio::spawn(admin::serve(listener, router));
         }
-        tokio::task::spawn_local(serve_socket(listeners.socket, state));
+        tokio::spawn(watch::run(Arc::clone(&management)));
+        tokio::spawn(serve_socket(listeners.socket, management));
         // An error is the sender dropped without a word, which is a stop too.
         let _ = stopped.await;
     });
+    // A write under way ends; who asked for it is told no more.
+    runtime.shutdown_timeout(Duration::from_millis(bounds::STOP_WAIT_MS));
 }
 
-async fn serve_admin(listener: std::net::TcpListener, router: axum::Router) {
-    let served = match tokio::net::TcpListener::from_std(listener) {
-        Ok(listener) => axum::serve(listener, router).await,
-        Err(error) => Err(error),
-    };
-    if let Err(error) = served {
-        tracing::error!(%error, "the management listener has ended");
-    }
-}
-
-async fn serve_socket(listener: std::os::unix::net::UnixListener, state: Rc<RefCell<State>>) {
+async fn serve_socket(listener: std::os::unix::net::UnixListener, management: Arc<Management>) {
     let listener = match UnixListener::from_std(listener) {
         Ok(listener) => listener,
         Err(error) => return tracing::error!(%error, "the control socket has ended"),
@@ -194,10 +171,10 @@ async fn serve_socket(listener: std::os::unix::net::UnixListener, state: Rc<RefC
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
-                let state = Rc::clone(&state);
-                tokio::task::spawn_local(async move {
+                let management = Arc::clone(&management);
+                tokio::spawn(async move {
                     let wait = Duration::from_millis(bounds::CONTROL_WAIT_MS);
-                    match tokio::time::timeout(wait, exchange(stream, &state)).await {
+                    match tokio::time::timeout(wait, exchange(stream, management)).await {
                         Ok(Ok(())) => {}
                         Ok(Err(error)) => tracing::warn!(%error, "a caller on the control socket went away"),
                         Err(_) => tracing::warn!("a caller on the control socket said nothing in time"),
@@ -213,63 +190,28 @@ async fn serve_socket(listener: std::os::unix::net::UnixListener, state: Rc<RefC
     }
 }
 
-async fn exchange(stream: UnixStream, state: &RefCell<State>) -> std::io::Result<()> {
+async fn exchange(stream: UnixStream, management: Arc<Management>) -> std::io::Result<()> {
     let mut stream = BufReader::new(stream);
     let mut line = String::new();
     (&mut stream).take(bounds::CONTROL_LINE_BYTES as u64).read_line(&mut line).await?;
-    let answer = match state.borrow_mut().obey(line.trim_end()) {
+    let obeyed = tokio::task::spawn_blocking(move || obey(&management, line.trim_end())).await;
+    let answer = match obeyed.unwrap_or_else(|error| Err(StartError::new(error.to_string()))) {
         Ok(()) => "ok\n".to_owned(),
         Err(error) => format!("error {}\n", error.to_string().replace('\n', "; ")),
     };
     stream.into_inner().write_all(answer.as_bytes()).await
 }
 
-impl State {
-    fn obey(&mut self, line: &str) -> Result<(), StartError> {
-        let mut words = line.split_ascii_whitespace();
-        match words.next() {
-            Some("keys") => {
-                let kids: Vec<_> = words
-                    .map(|word| {
-                        Kid::parse(word).ok_or_else(|| StartError::new(format!("{word:?} is no kid")))
-                    })
-                    .collect::<Result<_, _>>()?;
-                self.take_keys(&kids)
-            }
-            _ => Err(StartError::new(format!("{line:?} is no command of the control socket"))),
+fn obey(management: &Management, line: &str) -> Result<(), StartError> {
+    let mut words = line.split_ascii_whitespace();
+    match words.next() {
+        Some("keys") => {
+            let kids: Vec<_> = words
+                .map(|word| Kid::parse(word).ok_or_else(|| StartError::new(format!("{word:?} is no kid"))))
+                .collect::<Result<_, _>>()?;
+            management.take_keys(&kids)
         }
-    }
-
-    /// Publishes the keys that have changed between their first reading and the socket's being there:
-    /// their `keys mint` or `keys revoke` found no server to tell.
-    fn catch_up(&mut self) -> Result<(), StartError> {
-        if self.store.last_audit_row()? == self.runtime.as_of {
-            return Ok(());
-        }
-        let rows = self.store.keys()?;
-        let changed = rows.iter().filter(|row| keys::is_data_key(row) != self.keys.find(&row.kid).is_some());
-        let kids: Vec<_> = changed.filter_map(|row| Kid::parse(&row.kid)).collect();
-        self.take_keys(&kids)
-    }
-
-    /// Reads the keys from the database and publishes. Under `key_nodes` the ruleset comes first: a key must not be
-    /// known before the caps at its own node are.
-    fn take_keys(&mut self, kids: &[Kid]) -> Result<(), StartError> {
-        let mut ring = (*self.keys).clone();
-        for kid in kids {
-            let row = self.store.key(kid.as_str())?;
-            ring = keys::ring_with_change(&ring, kid, row.as_ref())?;
-        }
-        if self.config.governance.enabled && self.config.governance.key_nodes {
-            let rows = self.store.keys()?;
-            let version = self.ruleset.version() + 1;
-            self.ruleset = arm::arm(version, &self.config, &self.runtime, &rows)?.ruleset;
-            (self.publish.ruleset)(Arc::clone(&self.ruleset));
-        }
-        self.keys = Arc::new(ring);
-        (self.publish.keys)(Arc::clone(&self.keys));
-        tracing::info!(changed = kids.len(), keys = self.keys.len(), "keys published");
-        Ok(())
+        _ => Err(StartError::new(format!("{line:?} is no command of the control socket"))),
     }
 }
 

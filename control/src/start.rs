@@ -5,12 +5,13 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use engine::{CounterMark, KeyRing, Ruleset};
+use engine::CounterMark;
 
 use crate::arm::{self, Armed};
-use crate::config::{Config, Credentials, Finding, Rejected};
+use crate::config::{Config, Credentials, Finding, Rejected, process_environment};
 use crate::keys;
-use crate::store::{RuntimePlane, Store};
+use crate::management::{Fingerprint, InForce};
+use crate::store::Store;
 
 /// The file in `data_dir` whose lock says that a server runs on it.
 pub const LOCK_FILE: &str = "lock";
@@ -54,14 +55,8 @@ pub fn located(path: &Path, finding: &Finding) -> String {
 
 /// Everything that `serve` needs, loaded and checked.
 pub struct Prepared {
-    /// The config.
-    pub config: Arc<Config>,
-    /// The compiled limits, at version 1.
-    pub ruleset: Arc<Ruleset>,
-    /// The runtime plane that is in force in it.
-    pub runtime: RuntimePlane,
-    /// The keys that are not revoked.
-    pub keys: Arc<KeyRing>,
+    /// What is in force from the start, at version 1.
+    pub in_force: InForce,
     /// The calendar counters of an earlier run.
     pub counters: Vec<CounterMark>,
     /// The open database.
@@ -101,9 +96,12 @@ impl DataDirLock {
 /// # Errors
 /// Every error of the config, or the first thing that fails after it. Nothing is listening yet.
 pub fn prepare(config_path: &Path) -> Result<Prepared, StartError> {
-    let loaded = Config::load(config_path, Credentials::Needed)
-        .map_err(|rejected| StartError::config(config_path, &rejected))?;
+    let wrong = |rejected: Rejected| StartError::config(config_path, &rejected);
+    let text = Config::text(config_path).map_err(wrong)?;
+    let loaded =
+        Config::parse(&text, config_path, Credentials::Needed, &process_environment).map_err(wrong)?;
     let config = Arc::new(loaded.config);
+    let fingerprint = Fingerprint::of(&text, config.price_file.as_deref());
     let mut warnings: Vec<_> = loaded.warnings.iter().map(|warning| located(config_path, warning)).collect();
     let store = Store::open(&config.data_dir)?;
     let lock = DataDirLock::take(&config.data_dir)?;
@@ -114,7 +112,8 @@ pub fn prepare(config_path: &Path) -> Result<Prepared, StartError> {
     warnings.extend(dropped.iter().map(dropped_line));
     let keys = Arc::new(keys::ring(&rows)?);
     let counters = store.counters()?;
-    Ok(Prepared { config, ruleset, runtime, keys, counters, store, warnings, lock })
+    let in_force = InForce { config, fingerprint, ruleset, runtime, dropped, keys };
+    Ok(Prepared { in_force, counters, store, warnings, lock })
 }
 
 /// An override that was dropped, as a line.

@@ -52,12 +52,14 @@ pub struct Config {
     pub routes: Routes,
     /// What tokens cost.
     pub prices: PriceBook,
+    /// The price map that `prices.file` names.
+    pub price_file: Option<PathBuf>,
     /// The tree and the limits.
     pub governance: Governance,
 }
 
 /// The management listener.
-#[derive(Debug)]
+#[derive(Debug, Eq, PartialEq)]
 pub struct Admin {
     /// Where it listens.
     pub listen: SocketAddr,
@@ -204,7 +206,12 @@ impl Rejected {
 impl Config {
     /// Reads a config file with the process' own environment.
     pub fn load(path: &Path, credentials: Credentials) -> Result<Loaded, Rejected> {
-        Config::load_with(path, credentials, &|name| std::env::var(name).ok())
+        Config::load_with(path, credentials, &process_environment)
+    }
+
+    /// The text of a config file.
+    pub fn text(path: &Path) -> Result<String, Rejected> {
+        read_bounded(path, bounds::CONFIG_BYTES).map_err(Rejected::whole_file)
     }
 
     /// Reads a config file with an environment given as a function.
@@ -213,8 +220,7 @@ impl Config {
         credentials: Credentials,
         environment: Environment<'_>,
     ) -> Result<Loaded, Rejected> {
-        let text = read_bounded(path, bounds::CONFIG_BYTES).map_err(Rejected::whole_file)?;
-        Config::parse(&text, path, credentials, environment)
+        Config::parse(&Config::text(path)?, path, credentials, environment)
     }
 
     /// Reads a config from its text. `path` is what relative paths are relative to.
@@ -269,6 +275,7 @@ fn whole(decoder: &mut Decoder<'_>, root: At<'_>, path: &Path, credentials: Cred
     let routes = providers::routes(decoder, &fields);
     let prices = prices::prices(decoder, &fields, folder);
     let governance = governance::governance(decoder, &fields);
+    let (prices, price_file) = prices?;
     Some(Config {
         path: path.to_owned(),
         listen: listen?,
@@ -279,9 +286,45 @@ fn whole(decoder: &mut Decoder<'_>, root: At<'_>, path: &Path, credentials: Cred
         http: http?,
         providers: providers?,
         routes: routes?,
-        prices: prices?,
+        prices,
+        price_file,
         governance: governance?,
     })
+}
+
+/// The line on which a path of a config's text stands, as near as the path leads: an item of a list is named by its
+/// index. Line 1 when the text is no YAML.
+pub fn line_of(text: &str, path: &[&str]) -> usize {
+    let Ok(Some(root)) = yaml::parse(text) else { return 1 };
+    let (mut node, mut line) = (&root, root.mark.line);
+    for step in path {
+        let next = match &node.value {
+            yaml::Value::Mapping(entries) => {
+                entries.iter().find(|entry| entry.key == *step).map(|entry| (&entry.value, entry.mark))
+            }
+            yaml::Value::Sequence(items) => {
+                step.parse::<usize>().ok().and_then(|index| items.get(index)).map(|item| (item, item.mark))
+            }
+            yaml::Value::Scalar(_) => None,
+        };
+        let Some((found, mark)) = next else { break };
+        (node, line) = (found, mark.line);
+    }
+    line
+}
+
+/// A whole number of at most `largest`, by its digits; the error is a sentence without its subject.
+pub fn whole_number(text: &str, largest: u128) -> Result<u128, String> {
+    match number::integer(text) {
+        Ok(value) if value <= largest => Ok(value),
+        Ok(_) | Err(number::NumberError::Overflow) => Err(format!("is out of range: at most {largest}")),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// The environment of this process.
+pub fn process_environment(name: &str) -> Option<String> {
+    std::env::var(name).ok()
 }
 
 /// A text file of at most `bound` bytes; the error is a sentence without the path.

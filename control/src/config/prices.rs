@@ -6,7 +6,7 @@
 //! search) is left out, so its model has no price rather than a price of zero.
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use engine::{ModelPrice, MoneyError, PriceBook, TokenPrice, Tokens};
 use serde_json::{Map, Value};
@@ -18,13 +18,20 @@ use crate::bounds;
 /// The map's entry that explains its format.
 const SAMPLE: &str = "sample_spec";
 
-/// `prices`: the file first, the local entries on top of it.
-pub fn prices(decoder: &mut Decoder<'_>, fields: &Fields<'_>, folder: &Path) -> Option<PriceBook> {
-    let Some(at) = fields.get("prices") else { return Some(PriceBook::default()) };
+/// `prices`: the file first, the local entries on top of it. Also which file that is.
+pub fn prices(
+    decoder: &mut Decoder<'_>,
+    fields: &Fields<'_>,
+    folder: &Path,
+) -> Option<(PriceBook, Option<PathBuf>)> {
+    let Some(at) = fields.get("prices") else { return Some((PriceBook::default(), None)) };
     let fields = decoder.fields(at, &["models", "file"])?;
-    let from_file = match fields.get("file") {
-        None => Some(HashMap::new()),
-        Some(at) => file(decoder, &at, folder),
+    let named = fields.get("file");
+    let path = named.as_ref().and_then(|at| decoder.string(at)).map(|name| folder.join(name));
+    let from_file = match (&named, &path) {
+        (None, _) => Some(HashMap::new()),
+        (Some(at), Some(path)) => file(decoder, at, path),
+        (Some(_), None) => None,
     };
     let local = match fields.get("models") {
         None => Some(HashMap::new()),
@@ -35,7 +42,7 @@ pub fn prices(decoder: &mut Decoder<'_>, fields: &Fields<'_>, folder: &Path) -> 
         price.max_output = prices.get(&model).and_then(|filed: &ModelPrice| filed.max_output);
         prices.insert(model, price);
     }
-    Some(PriceBook::new(prices))
+    Some((PriceBook::new(prices), path))
 }
 
 fn models(decoder: &mut Decoder<'_>, at: &At<'_>) -> Option<HashMap<String, ModelPrice>> {
@@ -79,10 +86,8 @@ fn per_million(decoder: &mut Decoder<'_>, at: &At<'_>) -> Option<TokenPrice> {
     }
 }
 
-fn file(decoder: &mut Decoder<'_>, at: &At<'_>, folder: &Path) -> Option<HashMap<String, ModelPrice>> {
-    let name = decoder.string(at)?;
-    let path = folder.join(&name);
-    let read = read_bounded(&path, bounds::PRICE_FILE_BYTES)
+fn file(decoder: &mut Decoder<'_>, at: &At<'_>, path: &Path) -> Option<HashMap<String, ModelPrice>> {
+    let read = read_bounded(path, bounds::PRICE_FILE_BYTES)
         .and_then(|text| serde_json::from_str(&text).map_err(|error| format!("is not JSON: {error}")));
     let map: Map<String, Value> = match read {
         Ok(Value::Object(map)) => map,

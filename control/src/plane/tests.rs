@@ -5,11 +5,11 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Mutex;
 use std::sync::mpsc::{Sender, channel};
 
-use engine::{CounterMark, Report, Units, WindowIndex};
+use engine::{CounterMark, KeyRing, Report, Ruleset, Units, WindowIndex};
 use jiff::Timestamp;
 
 use super::*;
-use crate::keys::MintRequest;
+use crate::keys::{self, MintRequest};
 use crate::socket::{Announced, announce_keys};
 use crate::start::{Prepared, prepare};
 
@@ -20,6 +20,16 @@ struct House {
     rulesets: Arc<Mutex<Vec<Arc<Ruleset>>>>,
     marks: Option<Sender<Report>>,
     plane: Option<Plane>,
+}
+
+/// A data plane that takes everything and says nothing.
+fn deaf() -> Publish {
+    Publish {
+        keys: Box::new(|_| ()),
+        ruleset: Box::new(|_| ()),
+        config: Box::new(|_| Ok(Box::new(|_| ()))),
+        probe: Box::new(|_| None),
+    }
 }
 
 fn free_address() -> SocketAddr {
@@ -53,15 +63,15 @@ impl House {
     }
 
     fn begin(&mut self) -> Vec<CounterMark> {
-        let Prepared { config, ruleset, runtime, keys, counters, store, lock, .. } =
-            self.prepare().expect("prepared");
+        let Prepared { in_force, counters, store, lock, .. } = self.prepare().expect("prepared");
         let (sender, receiver) = channel();
         let (rings, rulesets) = (Arc::clone(&self.rings), Arc::clone(&self.rulesets));
         let publish = Publish {
             keys: Box::new(move |ring| rings.lock().expect("a lock").push(ring)),
             ruleset: Box::new(move |ruleset| rulesets.lock().expect("a lock").push(ruleset)),
+            ..deaf()
         };
-        let setup = Setup { config, ruleset, runtime, keys, store, lock };
+        let setup = Setup { in_force, store, lock, actor: "test".to_owned() };
         self.plane = Some(Plane::start(setup, publish, receiver).expect("started"));
         self.marks = Some(sender);
         counters
@@ -135,14 +145,13 @@ fn a_key_minted_while_the_server_starts_is_not_missed() {
     let mut house = House::start("data", "");
     house.stop();
     let early = house.mint();
-    let Prepared { config, ruleset, runtime, keys, store, lock, .. } = house.prepare().expect("prepared");
+    let Prepared { in_force, store, lock, .. } = house.prepare().expect("prepared");
     let late = house.mint();
     let (sender, receiver) = channel();
     let (rings, published) = channel();
-    let publish =
-        Publish { keys: Box::new(move |ring| rings.send(ring).expect("sent")), ruleset: Box::new(|_| ()) };
-    assert!(keys.find(&early).is_some() && keys.find(&late).is_none());
-    let setup = Setup { config, ruleset, runtime, keys, store, lock };
+    let publish = Publish { keys: Box::new(move |ring| rings.send(ring).expect("sent")), ..deaf() };
+    assert!(in_force.keys.find(&early).is_some() && in_force.keys.find(&late).is_none());
+    let setup = Setup { in_force, store, lock, actor: "test".to_owned() };
     let plane = Plane::start(setup, publish, receiver).expect("started");
     let ring = published.recv_timeout(Duration::from_secs(10)).expect("published");
     assert!(ring.find(&early).is_some() && ring.find(&late).is_some());
@@ -200,30 +209,27 @@ fn an_address_in_use_is_an_error_of_the_start() {
     let path = folder.path().join("gateway.yaml");
     let text = format!("admin: {{ listen: \"{}\", token_env: PATH }}\n", taken.local_addr().expect("bound"));
     std::fs::write(&path, text).expect("written");
-    let Prepared { config, ruleset, runtime, keys, store, lock, .. } = prepare(&path).expect("prepared");
-    let publish = Publish { keys: Box::new(|_| ()), ruleset: Box::new(|_| ()) };
-    let setup = Setup { config, ruleset, runtime, keys, store, lock };
+    let Prepared { in_force, store, lock, .. } = prepare(&path).expect("prepared");
+    let (setup, publish) = (Setup { in_force, store, lock, actor: "test".to_owned() }, deaf());
     let error = Plane::start(setup, publish, channel().1).err().expect("refused").to_string();
     assert!(error.starts_with("admin.listen: cannot listen on"), "{error}");
 }
 
 #[test]
-fn the_management_listener_wants_its_token_and_says_what_it_has_not() {
+fn the_management_listener_wants_its_token() {
     let mut house = House::start("data", "");
     let token = std::env::var("PATH").expect("every process has one");
     for (head, status, part) in [
         ("GET /tt/v1/admin/limits HTTP/1.1".to_owned(), 401, "unauthorized"),
+        ("GET /tt/v1/admin/nothing HTTP/1.1".to_owned(), 401, "unauthorized"),
         ("GET /tt/v1/admin/limits HTTP/1.1\r\nAuthorization: Bearer nope".to_owned(), 401, "unauthorized"),
         (format!("GET /tt/v1/admin/limits HTTP/1.1\r\nAuthorization: Basic {token}"), 401, "unauthorized"),
+        (format!("GET /tt/v1/admin/limits HTTP/1.1\r\nauthorization: bEARER {token}"), 200, "\"limits\":[]"),
+        (format!("GET /tt/v1/admin/nothing HTTP/1.1\r\nAuthorization: Bearer {token}"), 404, "not_found"),
         (
-            format!("GET /tt/v1/admin/limits HTTP/1.1\r\nauthorization: bEARER {token}"),
-            501,
-            "/tt/v1/admin/limits is not yet supported",
-        ),
-        (
-            format!("POST /tt/v1/admin/reload HTTP/1.1\r\nAuthorization: Bearer {token}"),
-            501,
-            "not yet supported",
+            format!("PUT /tt/v1/admin/limits HTTP/1.1\r\nAuthorization: Bearer {token}"),
+            405,
+            "method_not_allowed",
         ),
         (format!("GET /elsewhere HTTP/1.1\r\nAuthorization: Bearer {token}"), 404, "not_found"),
     ] {

@@ -2,10 +2,10 @@
 
 use jiff::Timestamp;
 use rusqlite::types::Type;
-use rusqlite::{OptionalExtension, Row, params};
+use rusqlite::{OptionalExtension, Row, Transaction, params};
 
 use super::audit::{self, AuditEntry};
-use super::{Store, StoreError, stamp};
+use super::{Store, StoreError, Under, stamp, under};
 
 /// A key as it is stored.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -68,32 +68,55 @@ fn read(row: &Row<'_>) -> rusqlite::Result<KeyRow> {
     })
 }
 
+fn list(patterns: &Option<Vec<String>>) -> Option<String> {
+    patterns.as_ref().map(|patterns| serde_json::Value::from(patterns.clone()).to_string())
+}
+
+fn insert(transaction: &Transaction<'_>, key: &KeyRow) -> rusqlite::Result<()> {
+    let statement =
+        format!("INSERT INTO keys ({COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)");
+    let values = params![
+        key.kid,
+        key.owner,
+        key.name,
+        list(&key.models),
+        list(&key.providers),
+        list(&key.endpoints),
+        key.allow_passthrough,
+        key.admin,
+        key.secret_hash,
+        stamp(key.created_at),
+        key.expires_at.map(stamp),
+        key.revoked_at.map(stamp),
+    ];
+    transaction.prepare_cached(&statement)?.execute(values)?;
+    Ok(())
+}
+
+fn update(transaction: &Transaction<'_>, key: &KeyRow) -> rusqlite::Result<()> {
+    transaction.execute(
+        "UPDATE keys SET name = ?2, models = ?3, providers = ?4, endpoints = ?5, allow_passthrough = ?6,
+                         expires_at = ?7, revoked_at = ?8
+         WHERE kid = ?1",
+        params![
+            key.kid,
+            key.name,
+            list(&key.models),
+            list(&key.providers),
+            list(&key.endpoints),
+            key.allow_passthrough,
+            key.expires_at.map(stamp),
+            key.revoked_at.map(stamp),
+        ],
+    )?;
+    Ok(())
+}
+
 impl Store {
     /// Adds a key and its audit row, synced to the disk.
     pub fn insert_key(&mut self, key: &KeyRow, entry: &AuditEntry<'_>) -> Result<(), StoreError> {
-        let list = |patterns: &Option<Vec<String>>| {
-            patterns.as_ref().map(|patterns| serde_json::Value::from(patterns.clone()).to_string())
-        };
         self.transaction("store the key", true, |transaction| {
-            transaction.execute(
-                &format!(
-                    "INSERT INTO keys ({COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)"
-                ),
-                params![
-                    key.kid,
-                    key.owner,
-                    key.name,
-                    list(&key.models),
-                    list(&key.providers),
-                    list(&key.endpoints),
-                    key.allow_passthrough,
-                    key.admin,
-                    key.secret_hash,
-                    stamp(key.created_at),
-                    key.expires_at.map(stamp),
-                    key.revoked_at.map(stamp),
-                ],
-            )?;
+            insert(transaction, key)?;
             audit::add(transaction, entry)
         })
     }
@@ -106,6 +129,46 @@ impl Store {
                 params![kid, stamp(at)],
             )?;
             audit::add(transaction, entry)
+        })
+    }
+
+    /// Stores a key that has changed and adds the audit row. Owner, secret and kind of a key never change.
+    pub fn update_key(&mut self, key: &KeyRow, entry: &AuditEntry<'_>) -> Result<(), StoreError> {
+        self.transaction("change the key", true, |transaction| {
+            update(transaction, key)?;
+            audit::add(transaction, entry)
+        })
+    }
+
+    /// Stores a key that has changed and the new one in its place, with an audit row each, or neither.
+    pub fn replace_key(
+        &mut self,
+        old: &KeyRow,
+        old_entry: &AuditEntry<'_>,
+        new: &KeyRow,
+        new_entry: &AuditEntry<'_>,
+    ) -> Result<(), StoreError> {
+        self.transaction("rotate the key", true, |transaction| {
+            update(transaction, old)?;
+            audit::add(transaction, old_entry)?;
+            insert(transaction, new)?;
+            audit::add(transaction, new_entry)
+        })
+    }
+
+    /// At most `count` keys of a part of the tree, by kid.
+    pub fn keys_page(
+        &self,
+        part: &Under,
+        after: Option<&str>,
+        count: usize,
+    ) -> Result<Vec<KeyRow>, StoreError> {
+        self.doing("read the keys", |connection| {
+            let mut statement = connection.prepare_cached(&format!(
+                "SELECT {COLUMNS} FROM keys WHERE (?1 IS NULL OR kid > ?1) AND {} ORDER BY kid LIMIT ?4",
+                under("owner", 2, 3)
+            ))?;
+            statement.query_map(params![after, part.node, part.strict, count as i64], read)?.collect()
         })
     }
 

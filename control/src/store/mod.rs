@@ -1,7 +1,7 @@
 //! `governance.db`: what must outlive the process.
 //!
 //! One SQLite file in `data_dir`, in WAL mode, so that the command line reads and writes beside a running server.
-//! Its tables: `nodes` and `overrides` (the runtime plane), `keys`, `audit`, `counters` (calendar windows only: rates and
+//! Its tables: `nodes`, `overrides` and `suspended` (the runtime plane), `keys`, `audit`, `counters` (calendar windows only: rates and
 //! gauges start empty), `usage`. The schema grows by numbered migrations counted in `user_version`; a database of a
 //! newer version is refused, never guessed at.
 //!
@@ -9,7 +9,8 @@
 //! power cut may lose the last commits), keys and audit with `FULL`. Money and counts are decimal texts, because
 //! SQLite's integers end at 63 bits.
 //!
-//! Invariants: no secret is ever written, only its hash; audit rows are only ever added (triggers refuse the rest).
+//! Invariants: no secret is ever written, only its hash; audit rows are only ever added (triggers refuse the rest), each
+//! chained to the one before ([`Store::verify_audit`]).
 
 mod audit;
 mod counters;
@@ -24,9 +25,10 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags};
 
-pub use audit::{AuditEntry, AuditRow};
+pub(crate) use audit::hexadecimal;
+pub use audit::{AuditEntry, AuditFilter, AuditRow, Verified};
 pub use keys::KeyRow;
-pub use planes::RuntimePlane;
+pub use planes::{OverrideRow, RuntimePlane};
 pub use usage::UsageRecord;
 
 use crate::bounds;
@@ -137,6 +139,33 @@ impl Store {
     fn wrong(&self, doing: &'static str, error: impl fmt::Display) -> StoreError {
         StoreError { path: self.path.clone(), doing, reason: error.to_string() }
     }
+}
+
+/// Which part of the tree rows are asked about.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Under {
+    /// This node and what begins with it and a slash; absent: everything.
+    node: Option<String>,
+    /// Only ids in charset: what a delegated admin may see.
+    strict: bool,
+}
+
+impl Under {
+    /// Below the node asked for, else below the one that the asker is bound to. Whether the asker may ask for the first is
+    /// to be checked before.
+    pub fn new(asked: Option<&str>, bound: Option<&engine::NodeId>) -> Under {
+        let node = asked.map(str::to_owned).or_else(|| bound.map(ToString::to_string));
+        Under { node: node.filter(|node| node != engine::tenancy::GLOBAL), strict: bound.is_some() }
+    }
+}
+
+/// The condition that a column names a node under `?N` (a text or null), and is in charset when `?M` is true. Ids
+/// below a node are the texts from `node/` up to `node0`, the next text after every one that begins so.
+fn under(column: &str, node: usize, strict: usize) -> String {
+    format!(
+        "(?{node} IS NULL OR {column} = ?{node} OR ({column} > ?{node} || '/' AND {column} < ?{node} || '0'))
+         AND (NOT ?{strict} OR {column} NOT GLOB '*[^a-z0-9:/_-]*')"
+    )
 }
 
 fn run_transaction<T>(

@@ -1,10 +1,38 @@
 //! The tables, as numbered migrations.
 
-use super::{Store, StoreError};
+use rusqlite::Transaction;
+
+use super::{Store, StoreError, audit};
+
+/// What takes the schema one version further: statements, then what statements cannot do.
+struct Migration {
+    statements: &'static str,
+    then: fn(&Transaction<'_>) -> rusqlite::Result<()>,
+}
 
 /// Each entry takes the schema from the version that is its index to the next one. Entries are never edited once
 /// released, only added.
-const MIGRATIONS: [&str; 1] = ["
+const MIGRATIONS: [Migration; 2] = [
+    Migration { statements: FIRST, then: |_| Ok(()) },
+    Migration { statements: AUDIT_CHAIN_AND_SUSPENSION, then: audit::chain_old_rows },
+];
+
+/// Who adds to the audit trail states the row before; `audit::chain_old_rows` puts the guard against updates back.
+const AUDIT_CHAIN_AND_SUSPENSION: &str = "
+DROP TRIGGER audit_no_update;
+ALTER TABLE audit ADD COLUMN node TEXT;                      -- the node that it is about, if it is about one
+ALTER TABLE audit ADD COLUMN prev TEXT NOT NULL DEFAULT '';  -- the hash of the row before
+ALTER TABLE audit ADD COLUMN hash TEXT NOT NULL DEFAULT '';  -- SHA-256 of prev and of all that the row says
+CREATE INDEX audit_by_node ON audit (node, seq);
+CREATE INDEX keys_by_owner ON keys (owner, kid);
+
+CREATE TABLE suspended (
+    limit_id     TEXT PRIMARY KEY NOT NULL,
+    suspended_at TEXT NOT NULL
+) STRICT;
+";
+
+const FIRST: &str = "
 CREATE TABLE nodes (
     node       TEXT PRIMARY KEY NOT NULL,
     created_at TEXT NOT NULL
@@ -81,7 +109,7 @@ CREATE TABLE usage (
     pico_usd      INTEGER NOT NULL,        -- below 10^12
     PRIMARY KEY (hour, node, kid, model, served, provider, endpoint)
 ) STRICT, WITHOUT ROWID;
-"];
+";
 
 /// The schema's version after all migrations.
 const NEWEST: u32 = MIGRATIONS.len() as u32;
@@ -95,7 +123,8 @@ pub fn migrate(store: &mut Store) -> Result<(), StoreError> {
     store.transaction("migrate", true, |transaction| {
         let version: u32 = transaction.pragma_query_value(None, "user_version", |row| row.get(0))?;
         for step in MIGRATIONS.iter().skip(version as usize) {
-            transaction.execute_batch(step)?;
+            transaction.execute_batch(step.statements)?;
+            (step.then)(transaction)?;
         }
         transaction.pragma_update(None, "user_version", NEWEST)
     })

@@ -19,6 +19,7 @@ fn entry<'a>(action: &'a str, target: &'a str) -> AuditEntry<'a> {
         actor: "cli:root",
         action,
         target,
+        node: None,
         before: None,
         after: Some(json!({ "owner": "org:acme" })),
         result: "done",
