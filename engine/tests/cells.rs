@@ -291,6 +291,17 @@ fn token_bucket_edits_keep_the_usage_and_refunds_take_no_one_elses() {
     assert!(other.admit(0, 1).is_some(), "what was just taken is wholly given back");
 }
 
+/// A thread whose reading of the clock is old counts at the newest anyone has seen: what drained since does not drain twice.
+#[test]
+fn token_bucket_counts_a_late_thread_where_time_is_now() {
+    const HALF: u64 = 8_192_000;
+    let bucket = TokenBucket::new(2 * HALF);
+    assert!(bucket.admit(0, 2).is_some());
+    assert!(bucket.admit(HALF, 2).is_some(), "the first has drained");
+    assert!(bucket.admit(0, 2).is_some(), "late");
+    assert!(bucket.admit(HALF, 2).is_none(), "with the first, the late one and this, three would be in it");
+}
+
 /// Exactly `amount` of many simultaneous attempts, on any number of threads.
 #[test]
 fn exactly_the_amount_of_simultaneous_attempts_pass() {

@@ -355,6 +355,33 @@ fn resets_are_told_of_counters_that_do_not_exist_and_reading_makes_none() {
     assert_eq!(world.shards[0].counters(), 0, "neither does a refusal");
 }
 
+/// A plan remembers its counter's slot. When the counter is forgotten and the slot goes to another, the plan must not take
+/// the other's figures for its own.
+#[test]
+fn a_slot_that_changed_hands_is_not_mistaken_for_ones_own() {
+    let mut world = Cores::new(1);
+    let plan = |id: String| GateTwoPlan::new(&selected([quota(&id, LimitType::QuotaTokens, 10)]), 1);
+    let mut last = plan("last".to_owned());
+    for number in 0..engine::bounds::COUNTERS_BEFORE_SWEEP {
+        last = plan(format!("q{number}"));
+        let reservation = world.reserve(now(0), &last, expects(1, 0)).unwrap();
+        for (_, ask) in reservation.settle(used(5, 0)) {
+            world.shards[0].apply(now(0), ask);
+        }
+    }
+    let later = now(2 * 86_400 * SECOND);
+    let marks = world.shards[0].take_marks().len();
+    world.shards[0].expire(later);
+    assert_eq!((marks, world.shards[0].counters()), (engine::bounds::COUNTERS_BEFORE_SWEEP, 0));
+    let other = plan("other".to_owned());
+    let reservation = world.reserve(later, &other, expects(1, 0)).unwrap();
+    world.settle(later, reservation, used(10, 0));
+    assert_eq!(world.figures(later, &last), [(0, 0)]);
+    let reservation = world.reserve(later, &last, expects(1, 0)).expect("its own counter is empty");
+    assert_eq!((world.figures(later, &last), world.figures(later, &other)), (vec![(0, 1)], vec![(10, 0)]));
+    world.void(later, reservation);
+}
+
 #[test]
 fn counters_that_clients_name_are_bounded() {
     let many = |range: std::ops::Range<usize>| {
