@@ -189,10 +189,28 @@ pub struct UsageArguments {
 
 /// `audit`.
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct AuditArguments {
+    /// What to do with the trail, if not print it.
+    #[command(subcommand)]
+    pub verb: Option<AuditVerb>,
     /// Print one JSON document
     #[arg(long)]
     pub json: bool,
+}
+
+/// `audit ...`.
+#[derive(Debug, Subcommand)]
+pub enum AuditVerb {
+    /// Go through the chain of hashes: exit 1 when a row was changed, removed or moved
+    Verify {
+        /// A hash that an earlier verification printed: one of the rows must still have it
+        #[arg(long, value_name = "HASH")]
+        noted: Option<String>,
+        /// Print one JSON document
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 #[cfg(test)]
@@ -210,6 +228,10 @@ mod tests {
             ("serve --config x.yaml", None),
             ("demo", None),
             ("audit --json", None),
+            ("audit verify", None),
+            ("audit verify --noted abc --json", None),
+            ("audit --json verify", Some(2)),
+            ("audit frobnicate", Some(2)),
             ("govern preview", None),
             ("govern preview --node org:a --model m --endpoint /v1/x --json", None),
             ("govern preview --key vk_AAAAAAAAAAAA", None),

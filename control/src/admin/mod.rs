@@ -20,6 +20,8 @@ mod nodes;
 mod overrides;
 mod probe;
 mod reload;
+#[cfg(test)]
+mod tests;
 mod work;
 
 use std::sync::Arc;

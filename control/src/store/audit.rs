@@ -280,26 +280,34 @@ impl Store {
         })
     }
 
-    /// Goes through the whole chain.
-    pub fn verify_audit(&self) -> Result<Verified, StoreError> {
+    /// Goes through the whole chain. One of the rows must have the hash `noted`, if one is given.
+    pub fn verify_audit(&self, noted: Option<&str>) -> Result<Verified, StoreError> {
         self.doing("read the audit trail", |connection| {
-            let mut statement = connection.prepare(&format!("SELECT {COLUMNS} FROM audit ORDER BY seq"))?;
+            // One moment for all that is read: a running server goes on writing.
+            let moment = connection.unchecked_transaction()?;
+            let mut statement = moment.prepare(&format!("SELECT {COLUMNS} FROM audit ORDER BY seq"))?;
             let mut rows = statement.query([])?;
             let (mut last, mut head) = (0, GENESIS.to_owned());
+            let mut met = noted.is_none_or(|noted| noted == GENESIS);
             while let Some(row) = rows.next()? {
                 let row = Stored::read(row)?;
                 if let Some(reason) = fault(&row, last, &head) {
                     return Ok(Verified::Broken { seq: row.seq, reason });
                 }
+                met |= noted.is_some_and(|noted| noted.eq_ignore_ascii_case(&row.hash));
                 (last, head) = (row.seq, row.hash);
             }
             // SQLite remembers the largest number ever given, so rows cut off at the end are missed too.
-            let given: Option<i64> = connection
+            let given: Option<i64> = moment
                 .query_row("SELECT seq FROM sqlite_sequence WHERE name = 'audit'", [], |row| row.get(0))
                 .optional()?;
             if given.unwrap_or(0) != last {
                 let reason =
                     format!("rows up to {} were written, the last one is {last}", given.unwrap_or(0));
+                return Ok(Verified::Broken { seq: last, reason });
+            }
+            if !met {
+                let reason = "no row has the hash that was noted".to_owned();
                 return Ok(Verified::Broken { seq: last, reason });
             }
             Ok(Verified::Whole { rows: last, head })

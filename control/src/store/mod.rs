@@ -1,8 +1,8 @@
 //! `governance.db`: what must outlive the process.
 //!
 //! One SQLite file in `data_dir`, in WAL mode, so that the command line reads and writes beside a running server.
-//! Its tables: `nodes`, `overrides` and `suspended` (the runtime plane), `keys`, `audit`, `counters` (calendar windows only: rates and
-//! gauges start empty), `usage`. The schema grows by numbered migrations counted in `user_version`; a database of a
+//! Its tables: `nodes`, `overrides` and `suspended` (the runtime plane), `keys`, `audit`, `counters` (calendar windows
+//! only: rates and gauges start empty), `usage`. The schema grows by numbered migrations counted in `user_version`; a database of a
 //! newer version is refused, never guessed at.
 //!
 //! Durability: counters are written with `synchronous=NORMAL` (a killed process loses nothing that was committed, a
@@ -85,14 +85,18 @@ impl Store {
         Ok(store)
     }
 
-    /// Opens the database to read only, for verbs that must change nothing; `None` when there is none yet.
+    /// Opens the database to read only, for verbs that must change nothing; `None` when there is none yet. One that an
+    /// older version of this program has left is brought to this version's schema first.
     pub fn open_existing(data_dir: &Path) -> Result<Option<Store>, StoreError> {
         let path = data_dir.join(FILE);
         if !path.exists() {
             return Ok(None);
         }
         let store = Store::connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
-        schema::check_version(&store)?;
+        if schema::check_version(&store)? < schema::NEWEST {
+            drop(store);
+            return Store::open(data_dir).map(Some);
+        }
         Ok(Some(store))
     }
 

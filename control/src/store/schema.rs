@@ -32,7 +32,8 @@ CREATE TABLE suspended (
 ) STRICT;
 ";
 
-const FIRST: &str = "
+/// The schema of the first version.
+pub const FIRST: &str = "
 CREATE TABLE nodes (
     node       TEXT PRIMARY KEY NOT NULL,
     created_at TEXT NOT NULL
@@ -112,7 +113,7 @@ CREATE TABLE usage (
 ";
 
 /// The schema's version after all migrations.
-const NEWEST: u32 = MIGRATIONS.len() as u32;
+pub const NEWEST: u32 = MIGRATIONS.len() as u32;
 
 /// Brings the database to this version's schema. Two processes may try at once: the version is read again under the
 /// write lock.

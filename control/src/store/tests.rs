@@ -158,3 +158,99 @@ fn only_the_owner_may_read_it() {
     };
     assert_eq!((mode("deep/data"), mode("deep/data/governance.db")), (0o700, 0o600));
 }
+
+/// The trail of three rows, damaged by statements with the guards taken off, and what is found.
+fn check_damage(statements: &str, broken: Option<(i64, &str)>) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut store = open(&folder);
+    for target in ["a", "b", "c"] {
+        store.audit(&entry("key.mint", target)).expect("added");
+    }
+    let whole = store.verify_audit(None).expect("read");
+    let Verified::Whole { rows: 3, head } = &whole else { panic!("{whole:?}") };
+    store
+        .connection
+        .execute_batch(&format!("DROP TRIGGER audit_no_update; DROP TRIGGER audit_no_delete; {statements}"))
+        .expect("damaged");
+    match (store.verify_audit(Some(head)).expect("read"), broken) {
+        (Verified::Whole { .. }, None) => {}
+        (Verified::Broken { seq, reason }, Some((wanted, part))) => {
+            assert!(seq == wanted && reason.contains(part), "{statements}: row {seq}: {reason}");
+        }
+        (got, wanted) => panic!("{statements}: wanted {wanted:?}, got {got:?}"),
+    }
+}
+
+#[test]
+fn what_is_done_to_the_trail_shows() {
+    check_damage("", None);
+    for column in ["at", "actor", "action", "target", "result"] {
+        check_damage(&format!("UPDATE audit SET {column} = 'x' WHERE seq = 2"), Some((2, "what it says")));
+    }
+    for column in ["node", "before", "after"] {
+        check_damage(&format!("UPDATE audit SET {column} = '1' WHERE seq = 2"), Some((2, "what it says")));
+    }
+    check_damage("UPDATE audit SET after = NULL WHERE seq = 1", Some((1, "what it says")));
+    check_damage("UPDATE audit SET hash = prev WHERE seq = 1", Some((1, "what it says")));
+    check_damage("UPDATE audit SET prev = hash WHERE seq = 3", Some((3, "another hash")));
+    check_damage("DELETE FROM audit WHERE seq = 2", Some((3, "row 2 is missing")));
+    check_damage("DELETE FROM audit WHERE seq = 3", Some((2, "rows up to 3")));
+    check_damage("DELETE FROM audit", Some((0, "rows up to 3")));
+    let forged = "DELETE FROM audit WHERE seq = 3; UPDATE sqlite_sequence SET seq = 2";
+    check_damage(forged, Some((2, "was noted")));
+    let swapped = "UPDATE audit SET seq = 9 WHERE seq = 1; UPDATE audit SET seq = 1 WHERE seq = 2; \
+                   UPDATE audit SET seq = 2 WHERE seq = 9";
+    check_damage(swapped, Some((1, "another hash")));
+}
+
+#[test]
+fn rows_of_the_first_schema_are_chained_when_it_is_brought_up() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join(FILE);
+    let old = Connection::open(&path).expect("opened");
+    old.execute_batch(schema::FIRST).expect("made");
+    old.execute_batch(
+        "PRAGMA user_version = 1;
+         INSERT INTO audit (at, actor, action, target, after, result) VALUES
+             ('2026-08-01T10:00:00.000Z', 'cli:root', 'key.mint', 'vk_A', '{\"owner\":\"org:acme\"}', 'done'),
+             ('2026-08-01T10:00:01.000Z', 'cli:root', 'key.revoke', 'vk_B', NULL, 'refused: no such key');",
+    )
+    .expect("filled");
+    drop(old);
+    let store = Store::open_existing(folder.path()).expect("opened").expect("there");
+    let whole = store.verify_audit(None).expect("read");
+    assert!(matches!(whole, Verified::Whole { rows: 2, .. }), "{whole:?}");
+    let nodes: Vec<_> = store.audit_rows().expect("read").into_iter().map(|row| row.node).collect();
+    assert_eq!(nodes, [Some("org:acme".to_owned()), None]);
+    drop(store);
+    let mut store = Store::open(folder.path()).expect("opened");
+    store.audit(&entry("key.mint", "c")).expect("added");
+    assert!(matches!(store.verify_audit(None).expect("read"), Verified::Whole { rows: 3, .. }));
+    assert!(store.connection.execute("UPDATE audit SET actor = 'x'", []).is_err(), "the guard is back");
+}
+
+#[test]
+fn a_part_of_the_tree_is_the_node_and_what_lies_below_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut store = open(&folder);
+    let nodes =
+        ["org:a", "org:a/team:x", "org:ab", "org:a-b/team:x", "org:a/../org:b", "org:a/team:X", "__global"];
+    for node in nodes {
+        store.audit(&AuditEntry { node: Some(node), ..entry("node.create", node) }).expect("added");
+    }
+    let own = engine::NodeId::new("org:a");
+    for (asked, bound, wanted) in [
+        (None, None, &nodes[..]),
+        (Some("org:a"), None, &["org:a", "org:a/team:x", "org:a/../org:b", "org:a/team:X"]),
+        (Some("org:a"), Some(&own), &["org:a", "org:a/team:x"]),
+        (None, Some(&own), &["org:a", "org:a/team:x"]),
+        (Some("org:a/team:x"), Some(&own), &["org:a/team:x"]),
+        (Some("__global"), None, &nodes),
+    ] {
+        let filter = AuditFilter { under: Under::new(asked, bound), ..AuditFilter::default() };
+        let mut got: Vec<_> =
+            store.audit_page(&filter, 100).expect("read").into_iter().map(|row| row.target).collect();
+        got.reverse();
+        assert_eq!(got, wanted, "{asked:?} {bound:?}");
+    }
+}
