@@ -100,7 +100,7 @@ impl TokenBucket {
         let word = self.word.load(Ordering::Acquire);
         let head = self.head.load(Ordering::Acquire);
         let tick = (now / self.tick).max(head);
-        (tick, drained(word, head, tick, amount))
+        (tick, drained(word, head, tick, amount).0)
     }
 
     fn change(&self, now: u64, amount: u64, next: impl Fn(u64) -> Option<u64>) -> Option<Drip> {
@@ -113,7 +113,16 @@ impl TokenBucket {
         loop {
             // Read after the word: whoever wrote the word had published its tick before, so `tick` is not behind it.
             let tick = self.head.load(Ordering::Acquire);
-            let level = next(drained(word, near, tick, amount))?;
+            let (left, elapsed) = drained(word, near, tick, amount);
+            let Some(level) = next(left) else {
+                // A word that nobody changes must not fall so far behind `head` that its tick is read as one to come.
+                if elapsed > TICK_MASK / 4 {
+                    let fresh = ((tick & TICK_MASK) << LEVEL_BITS) | left;
+                    // Whoever was faster has written a fresh one.
+                    let _ = self.word.compare_exchange(word, fresh, Ordering::AcqRel, Ordering::Acquire);
+                }
+                return None;
+            };
             let wanted = ((tick & TICK_MASK) << LEVEL_BITS) | level;
             match self.word.compare_exchange_weak(word, wanted, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => return Some(Drip { tick, level, amount }),
@@ -126,12 +135,12 @@ impl TokenBucket {
     }
 }
 
-/// The level of `word` at `tick`. The word was written within 2048 periods before or after the tick `near`, and not
-/// after `tick`.
-fn drained(word: u64, near: u64, tick: u64, amount: u64) -> u64 {
+/// The level of `word` at `tick`, and the ticks since it was written. The word was written within 2048 periods before or
+/// after the tick `near`, and not after `tick`.
+fn drained(word: u64, near: u64, tick: u64, amount: u64) -> (u64, u64) {
     // Ticks from `near` to the word: negative if the word is older, as it is but for a race.
     let gap = (word >> LEVEL_BITS).wrapping_sub(near) & TICK_MASK;
     let written = if gap <= TICK_MASK / 2 { near + gap } else { near.saturating_sub(TICK_MASK + 1 - gap) };
     let elapsed = tick.saturating_sub(written);
-    (word & LEVEL_MASK).saturating_sub(elapsed.saturating_mul(amount))
+    ((word & LEVEL_MASK).saturating_sub(elapsed.saturating_mul(amount)), elapsed)
 }

@@ -2,6 +2,7 @@
 //! and what is forgotten for it must never have mattered.
 
 use engine::bounds::{COUNTERS_A_SHARD, COUNTERS_BEFORE_SWEEP};
+use engine::cells::TokenBucket;
 use engine::{
     Algorithm, Answer, Ask, CalendarPeriod, CellTable, Chain, CoreId, Counted, CounterMark, Dims, Estimate,
     Fail, Gate, GateOneVerdict, GateTwoPlan, Glob, Identity, Instance, Limit, LimitType, Monotonic, NodeId,
@@ -234,6 +235,21 @@ fn looking_at_a_token_bucket_changes_no_ending() {
         assert_eq!(outcome(true), outcome(false), "{used} used");
     };
     [0, 3, 5, 50].into_iter().for_each(check);
+}
+
+#[test]
+fn a_bucket_far_above_its_amount_drains_while_it_refuses() {
+    // A limit that only observed counts 6,000 requests, and is then enforced at one a second.
+    let bucket = TokenBucket::new(SECOND);
+    for _ in 0..6_000 {
+        let _ = bucket.record(SECOND, 1);
+    }
+    for second in 1..6_000 {
+        assert!(bucket.admit(second * SECOND + SECOND / 2, 1).is_none(), "admitted after {second} s");
+        let left = bucket.level(second * SECOND, 1).observed;
+        assert!((6_000 - second..6_003 - second).contains(&left), "{left} left after {second} s");
+    }
+    assert!(bucket.admit(6_002 * SECOND, 1).is_some());
 }
 
 #[test]

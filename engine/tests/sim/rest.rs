@@ -100,8 +100,7 @@ fn check_windows(cap: &Instance, ledger: &Ledger) {
         let inside = |other: u64, window: i64| match &cap.limit.window {
             Window::Live => false,
             Window::Calendar { .. } => window == line.window,
-            // Of a bucket: twice the amount in any period, of the others: the amount in any interval that long; a fixed
-            // window is judged by the book alone.
+            // Any interval as long as the period: it holds the amount of a sliding window, twice that of the others.
             Window::Rolling { period, .. } => (line.at..line.at + period.0).contains(&other),
         };
         let most = match &cap.limit.window {

@@ -114,7 +114,7 @@ impl World {
                 self.trace.event(&[6, limits], || format!("the rules are reloaded: {limits} limits"));
             }
             3 => self.upkeep(),
-            4 if self.losses && self.seeded.one_in(4) => self.lose_core(),
+            4 if self.losses && self.seeded.one_in(2) => self.lose_core(),
             5 => self.stop_or_start(),
             _ => self.turn(),
         }
