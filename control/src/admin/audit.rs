@@ -61,6 +61,7 @@ pub struct AuditQuery {
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
     /// Where the page before ended: its `next_cursor`.
+    #[param(pattern = "^(3[0-9]){0,18}$")]
     cursor: Option<String>,
     /// By this actor.
     actor: Option<String>,
@@ -93,7 +94,7 @@ pub async fn list(
 ) -> Result<Json<AuditPageBody>, ApiError> {
     let count = input::count(query.limit)?;
     let wrong = || ApiError::invalid("cursor", "the cursor is not one that a list gave out");
-    let before_seq = match query.cursor.as_deref().map(cursor::read).transpose()? {
+    let before_seq = match cursor::after(query.cursor.as_deref())? {
         None => None,
         Some(text) => Some(text.parse::<i64>().map_err(|_| wrong())?),
     };

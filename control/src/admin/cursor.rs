@@ -8,11 +8,15 @@ pub fn write(key: &str) -> String {
     hexadecimal(key.as_bytes())
 }
 
-/// The key that a cursor was made of.
+/// The key that a `cursor` was made of; an empty one begins at the beginning.
 ///
 /// # Errors
 /// 400 when no list made it.
-pub fn read(cursor: &str) -> Result<String, ApiError> {
+pub fn after(cursor: Option<&str>) -> Result<Option<String>, ApiError> {
+    cursor.filter(|cursor| !cursor.is_empty()).map(read).transpose()
+}
+
+fn read(cursor: &str) -> Result<String, ApiError> {
     let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
     let bytes = cursor.as_bytes().chunks(2).map(|pair| match pair {
         [high, low] => Some(digit(*high)? << 4 | digit(*low)?),
@@ -20,7 +24,7 @@ pub fn read(cursor: &str) -> Result<String, ApiError> {
     });
     let bytes: Option<Vec<u8>> = bytes.collect();
     bytes
-        .and_then(|bytes| String::from_utf8(bytes).ok())
+        .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
         .ok_or_else(|| ApiError::invalid("cursor", "the cursor is not one that a list gave out"))
 }
 

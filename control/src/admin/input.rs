@@ -15,7 +15,7 @@ use super::cursor;
 use super::error::ApiError;
 use crate::bounds;
 
-/// A JSON body. An empty one is `{}`. What is wrong with it is told by the handler, so that a refused write is audited
+/// A JSON body: an object. None, or null, is `{}`. What is wrong with it is told by the handler, so that a refused write is audited
 /// whatever it was refused for.
 pub struct Body<T> {
     /// What was sent, for the audit trail.
@@ -37,12 +37,22 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
             }
             Err(_) => return Ok(Body { raw: Value::Null, parsed: Err(ApiError::too_slow()) }),
         };
-        Ok(read_body(if bytes.trim_ascii().is_empty() { b"{}" } else { &bytes }))
+        Ok(read_body(if matches!(bytes.trim_ascii(), b"" | b"null") { b"{}" } else { &bytes }))
     }
 }
 
 fn read_body<T: DeserializeOwned>(bytes: &[u8]) -> Body<T> {
     let raw = match serde_json::from_slice(bytes) {
+        // A list of values in the order of the members would be read as well.
+        Ok(
+            value @ (Value::Array(_) | Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_)),
+        ) => {
+            let parsed = Err(ApiError::invalid("", "the body must be a JSON object"));
+            return Body {
+                raw: if bytes.len() <= bounds::AUDITED_BODY_BYTES { value } else { Value::Null },
+                parsed,
+            };
+        }
         Ok(value) if bytes.len() <= bounds::AUDITED_BODY_BYTES => value,
         Ok(_) => json!({ "bytes": bytes.len() }),
         Err(error) => {
@@ -118,6 +128,7 @@ pub struct PageQuery {
     #[param(minimum = 1, maximum = 1000)]
     pub limit: Option<u32>,
     /// Where the page before ended: its `next_cursor`.
+    #[param(pattern = "^([0-9a-f]{2})*$")]
     pub cursor: Option<String>,
 }
 
@@ -129,7 +140,7 @@ impl PageQuery {
 
     /// After which row, as its list made the cursor.
     pub fn after(&self) -> Result<Option<String>, ApiError> {
-        self.cursor.as_deref().map(cursor::read).transpose()
+        cursor::after(self.cursor.as_deref())
     }
 }
 

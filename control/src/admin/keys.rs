@@ -97,6 +97,7 @@ pub struct KeysQuery {
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
     /// Where the page before ended: its `next_cursor`.
+    #[param(pattern = "^([0-9a-f]{2})*$")]
     cursor: Option<String>,
     /// Keys of this node and of the nodes below it.
     owner: Option<String>,
@@ -166,6 +167,7 @@ pub struct ChangeInput {
 #[serde(deny_unknown_fields)]
 pub struct RotateInput {
     /// How long the old key still works: `0s`, `1h`, `7d`; a day when absent.
+    #[schema(pattern = "^(0s|[1-9][0-9]{0,3}[smhd])$")]
     overlap: Option<String>,
 }
 
@@ -259,7 +261,7 @@ pub async fn list(
     Params(query): Params<KeysQuery>,
 ) -> Result<Json<KeysBody>, ApiError> {
     let count = input::count(query.limit)?;
-    let after = query.cursor.as_deref().map(cursor::read).transpose()?;
+    let after = cursor::after(query.cursor.as_deref())?;
     if let Some(owner) = &query.owner {
         caller.may_act_on("owner", owner)?;
     }
@@ -425,7 +427,7 @@ pub async fn change(
     path = "/tt/v1/admin/keys/{kid}/rotate",
     operation_id = "rotate_key",
     params(("kid" = String, Path, description = "The old key's public id")),
-    request_body(content = RotateInput),
+    request_body(content = Option<RotateInput>),
     responses(
         (status = 201, description = "The new key", body = MintedBody),
         (status = 400, description = "The request is wrong", body = ErrorBody),
@@ -475,7 +477,7 @@ pub async fn rotate(
     path = "/tt/v1/admin/keys/{kid}/revoke",
     operation_id = "revoke_key",
     params(("kid" = String, Path, description = "The key's public id")),
-    request_body(content = Nothing),
+    request_body(content = Option<Nothing>),
     responses(
         (status = 200, description = "Revoked", body = KeyBody),
         (status = 400, description = "The request is wrong", body = ErrorBody),

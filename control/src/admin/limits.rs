@@ -228,7 +228,7 @@ pub struct SuspensionBody {
     path = "/tt/v1/admin/limits/{limit_id}/suspend",
     operation_id = "suspend_limit",
     params(("limit_id" = String, Path, description = "The limit")),
-    request_body(content = Nothing),
+    request_body(content = Option<Nothing>),
     responses(
         (status = 200, description = "Suspended", body = SuspensionBody),
         (status = 400, description = "The request is wrong", body = ErrorBody),
@@ -254,7 +254,7 @@ pub async fn suspend(
     path = "/tt/v1/admin/limits/{limit_id}/resume",
     operation_id = "resume_limit",
     params(("limit_id" = String, Path, description = "The limit")),
-    request_body(content = Nothing),
+    request_body(content = Option<Nothing>),
     responses(
         (status = 200, description = "Resumed", body = SuspensionBody),
         (status = 400, description = "The request is wrong", body = ErrorBody),

@@ -54,7 +54,7 @@ pub(crate) struct App {
 
 #[derive(OpenApi)]
 #[openapi(
-    info(title = "tokentriage management API", license(name = "MIT OR Apache-2.0")),
+    info(title = "tokentriage management API", description = "What an operator does while traffic flows."),
     security(("token" = [])),
     modifiers(&Bearer)
 )]

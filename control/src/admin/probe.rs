@@ -29,6 +29,7 @@ pub struct ProbeInput {
     /// The key, by its kid.
     key: Option<String>,
     /// Or the node; `__global` is traffic without a key.
+    #[schema(min_length = 1, max_length = 512)]
     node: Option<String>,
     /// The model that it asks for.
     #[serde(default)]
@@ -51,7 +52,7 @@ pub struct ProbeBody {
     /// Each cap that binds it: gate 1, then gate 2, each in the order in which they are evaluated.
     instances: Vec<CapBody>,
     /// The limits that do not bind it.
-    dropped: Vec<DroppedBody>,
+    dropped: Vec<DroppedLimitBody>,
     /// What else to know.
     warnings: Vec<String>,
 }
@@ -115,7 +116,7 @@ struct CapBody {
 
 /// A limit that does not bind the request.
 #[derive(Serialize, ToSchema)]
-struct DroppedBody {
+struct DroppedLimitBody {
     /// Its id.
     limit: String,
     /// The node that is to blame, if one is.
@@ -212,11 +213,12 @@ fn probe(management: &Management, caller: &Caller, input: &ProbeInput) -> Result
         provider: provider.as_deref().unwrap_or_default(),
         endpoint: &input.endpoint,
     };
-    let dropped = ruleset.explain(&subject.chain, &dims).dropped.into_iter().map(|dropped| DroppedBody {
-        limit: dropped.limit.id.to_string(),
-        node: dropped.node.map(|node| node.to_string()),
-        reason: dropped.reason,
-    });
+    let dropped =
+        ruleset.explain(&subject.chain, &dims).dropped.into_iter().map(|dropped| DroppedLimitBody {
+            limit: dropped.limit.id.to_string(),
+            node: dropped.node.map(|node| node.to_string()),
+            reason: dropped.reason,
+        });
     let mut warnings = Vec::new();
     if input.model.is_empty() {
         warnings.push("no model is given: limits that match on one do not fit".to_owned());

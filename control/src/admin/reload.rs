@@ -18,14 +18,14 @@ pub struct ReloadedBody {
     /// The version in force now.
     version: u64,
     /// Overrides that do not hold and are not in force.
-    dropped_overrides: Vec<DroppedBody>,
+    dropped_overrides: Vec<DroppedOverrideBody>,
     /// What loads and has no effect.
     warnings: Vec<String>,
 }
 
 /// An override that is not in force.
 #[derive(Serialize, ToSchema)]
-struct DroppedBody {
+struct DroppedOverrideBody {
     /// The limit.
     limit_id: String,
     /// The node.
@@ -39,7 +39,7 @@ struct DroppedBody {
     post,
     path = "/tt/v1/admin/reload",
     operation_id = "reload",
-    request_body(content = Nothing),
+    request_body(content = Option<Nothing>),
     responses(
         (status = 200, description = "In force", body = ReloadedBody),
         (status = 400, description = "The request is wrong", body = ErrorBody),
@@ -60,7 +60,7 @@ pub async fn run(
         body.parsed?;
         caller.must_be_root("reload")?;
         let reloaded = management.reload(&Trigger::Api(caller.name().to_owned())).map_err(told)?;
-        let dropped = reloaded.dropped.into_iter().map(|dropped| DroppedBody {
+        let dropped = reloaded.dropped.into_iter().map(|dropped| DroppedOverrideBody {
             limit_id: dropped.override_.limit_id.to_string(),
             node: dropped.override_.node.to_string(),
             reason: dropped.reason,

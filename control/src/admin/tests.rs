@@ -144,7 +144,9 @@ fn what_is_wrong_with_a_request_is_told_with_its_field() {
     let house = House::build();
     for (line, body, status, parts) in [
         ("POST nodes", "{", 400, &["not JSON"][..]),
-        ("POST nodes", "[]", 400, &["invalid_request"]),
+        ("POST nodes", "[\"org:x\"]", 400, &["must be a JSON object"]),
+        ("POST reload", "[]", 400, &["must be a JSON object"]),
+        ("POST nodes", "null", 400, &["\"param\":\"node\""]),
         ("POST nodes", "{}", 400, &["\"param\":\"node\"", "missing field"]),
         ("POST nodes", r#"{"node":"org:x","nod":1}"#, 400, &["\"param\":\"nod\"", "unknown field"]),
         ("POST nodes", r#"{"node":7}"#, 400, &["\"param\":\"node\""]),
@@ -156,6 +158,7 @@ fn what_is_wrong_with_a_request_is_told_with_its_field() {
         ("GET nodes?limit=1001", "", 400, &["\"param\":\"limit\""]),
         ("GET nodes?limit=x", "", 400, &["\"param\":\"limit\""]),
         ("GET nodes?cursor=zz", "", 400, &["\"param\":\"cursor\""]),
+        ("GET nodes?cursor=7", "", 400, &["\"param\":\"cursor\""]),
         ("GET audit?cursor=61", "", 400, &["\"param\":\"cursor\""]),
         ("GET nodes?page=2", "", 400, &["\"param\":\"page\""]),
         ("DELETE nodes", "", 400, &["\"param\":\"node\""]),
