@@ -242,3 +242,72 @@ fn the_management_listener_wants_its_token() {
     }
     house.stop();
 }
+
+/// What a config with this `idle_timeout`, in seconds, reads as. The timeout marks which content is in force.
+fn marked(seconds: u32) -> String {
+    format!("data_dir: data\nhttp: {{ idle_timeout: {seconds}s }}\n")
+}
+
+#[test]
+fn a_changed_config_is_taken_up_however_it_was_changed() {
+    use std::os::unix::fs::symlink;
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name);
+    // As a ConfigMap is mounted: two links lead to the file, and the second one is swapped.
+    std::fs::create_dir(at("..1")).expect("made");
+    std::fs::write(at("..1/gateway.yaml"), marked(1)).expect("written");
+    symlink("..1", at("..data")).expect("linked");
+    symlink("..data/gateway.yaml", at("gateway.yaml")).expect("linked");
+    let Prepared { in_force, store, lock, .. } = prepare(&at("gateway.yaml")).expect("prepared");
+    let (published, configs) = channel();
+    let publish = Publish {
+        config: Box::new(move |config| {
+            let (published, seconds) = (published.clone(), config.http.idle_timeout.as_secs());
+            Ok(Box::new(move |_| published.send(seconds).expect("sent")))
+        }),
+        ..deaf()
+    };
+    let setup = Setup { in_force, store, lock, actor: "test".to_owned() };
+    let plane = Plane::start(setup, publish, channel().1).expect("started");
+    let pause = |milliseconds| std::thread::sleep(Duration::from_millis(milliseconds));
+    // The first look is at the start; what changes before it is found by the poll, which is slower.
+    pause(300);
+    let wait = |want: Option<u64>, what: &str| {
+        let patience = Duration::from_millis(if want.is_some() { 10_000 } else { 1_000 });
+        assert_eq!(configs.recv_timeout(patience).ok(), want, "{what}");
+    };
+    std::fs::create_dir(at("..2")).expect("made");
+    std::fs::write(at("..2/gateway.yaml"), marked(2)).expect("written");
+    symlink("..2", at("..data_tmp")).expect("linked");
+    std::fs::rename(at("..data_tmp"), at("..data")).expect("swapped");
+    wait(Some(2), "the link is swapped");
+    std::fs::remove_dir_all(at("..1")).expect("removed");
+    std::fs::write(at("..2/gateway.yaml"), marked(3)).expect("written");
+    wait(Some(3), "the file behind the links is written");
+    std::fs::write(at("plain.new"), marked(4)).expect("written");
+    std::fs::rename(at("plain.new"), at("gateway.yaml")).expect("renamed");
+    wait(Some(4), "a file is renamed over the link");
+    std::fs::write(at("gateway.yaml"), marked(4)).expect("written");
+    std::fs::write(at("beside.log"), "x").expect("written");
+    wait(None, "the same content, and a file beside it");
+    std::fs::remove_file(at("gateway.yaml")).expect("removed");
+    pause(400);
+    std::fs::write(at("gateway.yaml"), marked(5)).expect("written");
+    wait(Some(5), "removed and made again");
+    let whole = marked(6);
+    let mut file = std::fs::File::create(at("gateway.yaml")).expect("truncated");
+    pause(50);
+    file.write_all(&whole.as_bytes()[..whole.len() / 2]).expect("half of it");
+    file.sync_all().expect("synced");
+    pause(50);
+    file.write_all(&whole.as_bytes()[whole.len() / 2..]).expect("the rest");
+    drop(file);
+    wait(Some(6), "written in parts");
+    std::fs::write(at("gateway.yaml"), "http: { idle_timeout: soon }").expect("written");
+    wait(None, "a wrong one changes nothing");
+    std::fs::write(at("gateway.yaml"), marked(7)).expect("written");
+    wait(Some(7), "a right one comes in again");
+    plane.reload_by_signal();
+    wait(Some(7), "a signal reloads the same content");
+    plane.stop().expect("stopped");
+}
