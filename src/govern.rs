@@ -44,7 +44,7 @@ fn text(seen: &Preview) -> String {
                 limit.kind.name().to_owned(),
                 amount,
                 limit.window.period_text().into_owned(),
-                limit.posture.word().to_owned(),
+                if limit.suspended { "suspended" } else { limit.posture.word() }.to_owned(),
                 row.matches(),
             ]
         })

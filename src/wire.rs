@@ -87,3 +87,42 @@ fn http_bounds(http: &Http) -> HttpBounds {
         drain_timeout: http.drain_timeout,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use control::config::Credentials;
+
+    use super::*;
+
+    fn config(providers: &str) -> Config {
+        let text = format!("providers: [ {providers} ]");
+        Config::parse(&text, Path::new("gateway.yaml"), Credentials::Unused, &|_| None)
+            .expect("a config")
+            .config
+    }
+
+    #[test]
+    fn a_target_that_stays_keeps_what_is_known_of_it() {
+        let wiring = Wiring::default();
+        let publish = |providers: &str| {
+            let snapshot = wiring.snapshot(&config(providers)).expect("resolved");
+            snapshot(Arc::new(Ruleset::empty(1)))
+        };
+        let east = r#"{ id: east, api: openai, base_urls: ["http://127.0.0.1:1", "http://127.0.0.1:2/v9"] }"#;
+        let west = r#"{ id: west, api: openai, base_urls: ["http://127.0.0.1:1"] }"#;
+        let first = publish(&format!("{east}, {west}"));
+        let _busy = first.backends[0].targets[1].occupy();
+        assert!(!Arc::ptr_eq(&first.backends[0].targets[0], &first.backends[1].targets[0]), "one a provider");
+        // What is readied and never published changes nothing.
+        drop(wiring.snapshot(&config(west)).expect("resolved"));
+        let absent = r#"{ id: x, api: openai, base_urls: ["http://no-such-host.invalid:1"] }"#;
+        assert!(wiring.snapshot(&config(absent)).is_err());
+        let moved = east.replace("127.0.0.1:1", "127.0.0.1:3");
+        let second = publish(&format!("{west}, {moved}"));
+        assert!(Arc::ptr_eq(&first.backends[1].targets[0], &second.backends[0].targets[0]));
+        assert!(Arc::ptr_eq(&first.backends[0].targets[1], &second.backends[1].targets[1]));
+        assert_eq!(second.backends[1].targets.iter().map(|target| target.busy()).collect::<Vec<_>>(), [0, 1]);
+    }
+}

@@ -193,6 +193,9 @@ impl Row {
         put("unit", limit.kind.unit().into());
         put("period", limit.window.period_text().into());
         put("posture", limit.posture.word().into());
+        if limit.suspended {
+            put("suspended", true.into());
+        }
         let mut asked = Map::new();
         for (dim, pattern) in engine::limits::DIM_NAMES.into_iter().zip(limit.matches.patterns()) {
             if let Some(pattern) = pattern {
