@@ -122,9 +122,9 @@ fn the_pure_crates_forbid_unsafe_code() {
 #[test]
 fn nothing_is_left_for_later() {
     let marks = ["todo!", "unimplemented!", "#[ignore"];
-    let mut faults = lines(&borrowed(&all_sources()), |_, line| {
-        // A nightly test is not left for later: it says so, and why.
-        if line.contains("#[ignore = \"nightly: ") {
+    let mut faults = lines(&borrowed(&all_sources()), |path, line| {
+        // The mutants are for the night: each compiles the engine anew.
+        if path.starts_with("tests/mutations") && line.contains("#[ignore = ") {
             return None;
         }
         let found = marks.iter().find(|mark| line.contains(**mark))?;
