@@ -30,8 +30,10 @@ pub fn bind_all(address: SocketAddr, count: usize) -> io::Result<(Vec<StdListene
 fn free_address(address: SocketAddr) -> io::Result<SocketAddr> {
     let until = Instant::now() + ADDRESS_PATIENCE;
     loop {
-        match socket(address, false) {
-            Ok(probe) => return probe.local_addr(),
+        match bound(address, false) {
+            Ok(probe) => {
+                return probe.local_addr()?.as_socket().ok_or_else(|| io::ErrorKind::AddrNotAvailable.into());
+            }
             Err(error) if error.kind() != io::ErrorKind::AddrInUse || Instant::now() >= until => {
                 return Err(error);
             }
@@ -40,13 +42,19 @@ fn free_address(address: SocketAddr) -> io::Result<SocketAddr> {
     }
 }
 
-fn socket(address: SocketAddr, shared: bool) -> io::Result<StdListener> {
+/// A socket that has its address and does not listen, so that no client can reach a probe.
+fn bound(address: SocketAddr, shared: bool) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
     if shared {
         socket.set_reuse_port(true)?;
     }
     socket.bind(&address.into())?;
+    Ok(socket)
+}
+
+fn socket(address: SocketAddr, shared: bool) -> io::Result<StdListener> {
+    let socket = bound(address, shared)?;
     socket.listen(ACCEPT_BACKLOG)?;
     Ok(socket.into())
 }
