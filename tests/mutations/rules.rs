@@ -305,8 +305,8 @@ pub const MUTATIONS: &[Mutation] = &[
         test: ("gate_two", "no_price_is_the_postures_matter"),
     },
     Mutation {
-        rule: "a group of caps is reserved whole or not at all",
-        broken: "those that admit are booked, though another refuses",
+        rule: "a refusal leaves nothing behind at an owner",
+        broken: "it makes the first counter of the group",
         file: "engine/src/shard/mod.rs",
         text: "        if !partial.tripped.is_empty() {\n            return Answer::Refused(partial);",
         instead: "        if !partial.tripped.is_empty() {\n            if let Some((_, item)) = plan.owned_by(self.core).next() {\n                self.find_or_make(now, item);\n            }\n            return Answer::Refused(partial);",
