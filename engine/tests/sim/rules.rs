@@ -25,6 +25,8 @@ pub struct Rules {
     pub limits: Vec<Limit>,
     overrides: Vec<Override>,
     zones: Vec<Zone>,
+    /// Zones are edited; else a limit of one id has one zone for ever, also when it is removed and comes again.
+    pub rezones: bool,
     version: u64,
     ruleset: Ruleset,
     plans: HashMap<Shape, (Arc<GateOnePlan>, Arc<GateTwoPlan>)>,
@@ -70,6 +72,7 @@ impl Rules {
             limits: Vec::new(),
             overrides: Vec::new(),
             zones: zones.to_vec(),
+            rezones: seeded.one_in(3),
             version: 0,
             ruleset: Ruleset::empty(0),
             plans: HashMap::new(),
@@ -138,15 +141,18 @@ impl Rules {
             }
             _ => match calendar(*seeded.pick(&CalendarPeriod::ALL)) {
                 Window::Calendar { period, .. } => {
-                    Window::Calendar { period, zone: seeded.pick(&self.zones).clone() }
+                    let own = usize::from(*limit.id.as_str().as_bytes().last().unwrap()) % self.zones.len();
+                    let place =
+                        if self.rezones { seeded.below(self.zones.len() as u64) as usize } else { own };
+                    Window::Calendar { period, zone: self.zones[place].clone() }
                 }
                 other => other,
             },
         };
     }
 
-    /// An edit of the rules, of some kind; a zone is changed only if `rezones`.
-    pub fn reload(&mut self, seeded: &mut Seeded, rezones: bool, cover: &mut Coverage) {
+    /// An edit of the rules, of some kind.
+    pub fn reload(&mut self, seeded: &mut Seeded, cover: &mut Coverage) {
         cover.note(Kind::Reloaded);
         for _ in 0..seeded.between(1, 3) {
             if seeded.one_in(10) && self.limits.len() < 9 {
@@ -173,7 +179,7 @@ impl Rules {
                     self.rotate(seeded, &mut edited);
                     cover.note(Kind::Rotated);
                 }
-                2 if rezones => {
+                2 if self.rezones => {
                     if let Window::Calendar { zone, .. } = &mut edited.window {
                         *zone = seeded.pick(&self.zones).clone();
                         cover.note(Kind::Rezoned);

@@ -70,7 +70,7 @@ impl World {
             self.rules.arm(&self.table, self.cores.len());
             self.cover.note_if(gone > 0, Kind::CellsSwept);
         }
-        if !self.rezones {
+        if !self.rules.rezones {
             let caps = self.rules.watch_two.instances();
             let shard = &mut self.cores[core].shard;
             let known: Vec<_> = caps.filter(|cap| shard.knows(&cap.identity)).cloned().collect();

@@ -47,8 +47,6 @@ pub struct World {
     pub edits: bool,
     /// Cores are lost.
     pub losses: bool,
-    /// Zones are edited; else counters are swept: see [`World::sweep`].
-    pub rezones: bool,
     pub any_lost: bool,
     /// How much of the time is in cores that take their turns: the rest makes new work.
     haste: u64,
@@ -77,7 +75,6 @@ impl World {
             honest: seeded.one_in(3),
             edits: !seeded.one_in(3),
             losses: seeded.one_in(3),
-            rezones: seeded.one_in(3),
             any_lost: false,
             haste: seeded.between(1, 4),
             clocks,
@@ -108,7 +105,7 @@ impl World {
         match self.seeded.below(36) {
             0 | 1 => self.pass_time(),
             2 if self.edits => {
-                self.rules.reload(&mut self.seeded, self.rezones, &mut self.cover);
+                self.rules.reload(&mut self.seeded, &mut self.cover);
                 self.rules.arm(&self.table, self.cores.len());
                 let limits = self.rules.limits.len() as u64;
                 self.trace.event(&[6, limits], || format!("the rules are reloaded: {limits} limits"));
