@@ -4,7 +4,8 @@ use std::io::IsTerminal;
 
 use tracing_subscriber::EnvFilter;
 
-/// Starts the log. `TT_LOG` chooses what is said (`info` when it is not set, `net=debug` and the like); no credential is
+/// Starts the log. `TT_LOG` chooses what is said (`info` when it is not set, `net=debug` and the like; `info,access=debug`
+/// adds one event a request). `TT_LOG_FORMAT=json` makes each event a JSON object on a line of its own. No credential is
 /// ever part of it.
 pub fn start() {
     start_at("info");
@@ -18,5 +19,13 @@ pub fn start_quietly() {
 fn start_at(level: &str) {
     let filter = EnvFilter::try_from_env("TT_LOG").unwrap_or_else(|_| EnvFilter::new(level));
     let colours = std::io::stderr().is_terminal();
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours).init();
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    match std::env::var("TT_LOG_FORMAT").as_deref() {
+        Ok("json") => log.json().flatten_event(true).with_span_list(false).init(),
+        Ok("text" | "") | Err(_) => log.with_ansi(colours).init(),
+        Ok(other) => {
+            log.with_ansi(colours).init();
+            tracing::warn!("TT_LOG_FORMAT is {other:?}, which is neither `text` nor `json`: it is text");
+        }
+    }
 }

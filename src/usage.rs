@@ -36,7 +36,10 @@ pub fn run(config: Option<PathBuf>, arguments: UsageArguments) -> Result<ExitCod
     let store = Store::open_existing(&loaded.config.data_dir)?;
     let spent = spent_in(store.as_ref(), &query)?;
     if as_json {
-        print(&format!("{:#}\n", spent.json(&query)))?;
+        let shown = serde_json::to_string_pretty(&spent.body(&query));
+        let shown =
+            shown.map_err(|error| StartError::new(format!("what was spent cannot be shown: {error}")))?;
+        print(&format!("{shown}\n"))?;
         return Ok(ExitCode::SUCCESS);
     }
     print(&text(&query, &spent))?;

@@ -62,9 +62,15 @@ pub const TIMEOUT_MS: (u64, u64) = (1, 24 * 3600 * 1000);
 /// The farthest expiry of a key: 100 years of 365 days, in seconds; beyond it the civil calendar ends.
 pub const EXPIRES_MAX_SECS: u64 = 100 * 365 * 24 * 3600;
 
-/// Rows of one answer about usage: what is given when nothing is asked for, and the most that may be asked for. Ten
-/// thousand rows are some 4 MB of JSON; the rest comes by the cursor.
-pub const USAGE_ROWS: (usize, usize) = (100, 10_000);
+/// Names that metrics are kept by: limits, providers. Configs have hundreds; what reloads leave behind is the rest.
+pub const METRIC_NAMES: usize = 10_000;
+
+/// Rows of usage that the command line may ask for at once: some 4 MB of JSON; the rest comes by the cursor.
+pub const USAGE_ROWS: usize = 10_000;
+
+/// Scans of usage for the management API at once. Each takes a blocking thread and a connection to the database, and a
+/// second one is so that a short question need not wait for a long one.
+pub const USAGE_SCANS: usize = 2;
 
 /// Bytes of a cursor: seven names of a row, of which a model's has 256 bytes and a node's 512 at the most, in hexadecimal
 /// digits and with every byte escaped in the worst case.

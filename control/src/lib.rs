@@ -16,6 +16,7 @@ pub mod bounds;
 pub mod config;
 pub mod keys;
 pub mod management;
+pub mod metrics;
 pub mod plane;
 pub mod preview;
 pub mod secret;

@@ -67,7 +67,8 @@ impl Plane {
         let control = spawn("control", move || serve(managed, listeners, stopped, &actor))?;
         let stop_counters = Arc::new(AtomicBool::new(false));
         let stop = Arc::clone(&stop_counters);
-        let counters = spawn("writer", move || writer::run(store, &reports, &stop))?;
+        let board = Arc::clone(management.board());
+        let counters = spawn("writer", move || writer::run(store, &reports, &stop, &board))?;
         Ok(Plane { control, stop_control, counters, stop_counters, address, management, _lock: lock })
     }
 

@@ -1,5 +1,5 @@
 //! The thread that writes what the cores report: counters as they stand, usage as it adds up. One transaction a batch
-//! and kind.
+//! and kind. What they measure goes to the board of metrics.
 //!
 //! What cannot be written (a full disk) is kept, merged by identity, and tried again, so that memory is bounded by the
 //! number of counters and of usage rows, not by how long the trouble lasts.
@@ -12,6 +12,7 @@ use std::time::Duration;
 use engine::{CounterMark, Report, UsageKey, UsageSum};
 
 use crate::bounds;
+use crate::metrics::Board;
 use crate::start::StartError;
 use crate::store::Store;
 
@@ -25,8 +26,9 @@ struct Unwritten {
 type CounterIdentity = (String, String, [Option<String>; 3], String, String);
 
 impl Unwritten {
-    fn add(&mut self, report: Report) {
+    fn add(&mut self, report: Report, board: &Board) {
         match report {
+            Report::Metrics(metrics) => board.add(&metrics),
             Report::Counters(marks) => marks.into_iter().for_each(|mark| self.add_counter(mark)),
             Report::Usage(rows) => {
                 for row in rows {
@@ -46,21 +48,27 @@ impl Unwritten {
     }
 
     /// Writes what it can and keeps the rest.
-    fn write(&mut self, store: &mut Store) {
+    fn write(&mut self, store: &mut Store, board: &Board) {
+        let mut failed = false;
         if !self.counters.is_empty() {
             match store.write_counters(self.counters.values()) {
                 Ok(()) => self.counters.clear(),
                 Err(error) => {
-                    tracing::error!(%error, counters = self.counters.len(), "counters are not written")
+                    failed = true;
+                    tracing::error!(%error, counters = self.counters.len(), "counters are not written");
                 }
             }
         }
         if !self.usage.is_empty() {
             match store.add_usage(&self.usage) {
                 Ok(()) => self.usage.clear(),
-                Err(error) => tracing::error!(%error, rows = self.usage.len(), "usage is not written"),
+                Err(error) => {
+                    failed = true;
+                    tracing::error!(%error, rows = self.usage.len(), "usage is not written");
+                }
             }
         }
+        board.written(self.counters.len(), self.usage.len(), failed);
     }
 
     fn is_empty(&self) -> bool {
@@ -72,22 +80,27 @@ impl Unwritten {
 ///
 /// # Errors
 /// What is left cannot be written.
-pub fn run(mut store: Store, reports: &Receiver<Report>, stop: &AtomicBool) -> Result<(), StartError> {
+pub fn run(
+    mut store: Store,
+    reports: &Receiver<Report>,
+    stop: &AtomicBool,
+    board: &Board,
+) -> Result<(), StartError> {
     let mut unwritten = Unwritten::default();
     loop {
         let stopping = stop.load(Ordering::Acquire);
         let ended = match reports.recv_timeout(Duration::from_millis(bounds::MARKS_POLL_MS)) {
             Ok(report) => {
-                unwritten.add(report);
+                unwritten.add(report, board);
                 false
             }
             Err(RecvTimeoutError::Timeout) => stopping,
             Err(RecvTimeoutError::Disconnected) => true,
         };
         while let Ok(report) = reports.try_recv() {
-            unwritten.add(report);
+            unwritten.add(report, board);
         }
-        unwritten.write(&mut store);
+        unwritten.write(&mut store, board);
         if ended {
             return finish(&store, &unwritten);
         }

@@ -23,6 +23,7 @@ pub mod glob;
 pub mod identity;
 pub mod limit_types;
 pub mod limits;
+pub mod metrics;
 pub mod money;
 pub mod posture;
 pub mod prices;
@@ -53,6 +54,7 @@ pub use limits::{
     Admit, Algorithm, Attach, Class, DIM_NAMES, Dims, Enforce, Fail, Figure, Gate, Limit, LimitId, LimitType,
     Match, Mode, OverridePolicy, Posture, Window, Zone,
 };
+pub use metrics::{Exchanges, Gauges, Histogram, LimitEvents, Metrics, Notice, Outcome};
 pub use money::{MoneyError, PicoUsd, TokenPrice};
 pub use prices::{ModelPrice, PriceBook};
 pub use report::{Probe, ProbeAnswer, Report, UsageKey, UsageRow, UsageSum};

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::gates::Estimate;
 use crate::identity::Kid;
 use crate::limits::Gate;
+use crate::metrics::Metrics;
 use crate::money::PicoUsd;
 use crate::resolve::Instance;
 use crate::routing::ProviderId;
@@ -22,6 +23,8 @@ pub enum Report {
     Counters(Vec<CounterMark>),
     /// What exchanges used since the last report, rolled up.
     Usage(Vec<UsageRow>),
+    /// What the core measured since its last report. Boxed: it is large beside the others, and rare.
+    Metrics(Box<Metrics>),
 }
 
 /// What identifies one row of a roll-up. A row of the same identity may be reported again: they add up.

@@ -55,6 +55,8 @@ pub const KEPT_BUFFER: usize = 64 * 1024;
 pub const ONE_WRITE: usize = 32 * 1024;
 /// Compiled plans that a core keeps; more distinct (owner, endpoint, model) than this and they are made anew.
 pub const KEPT_PLANS: usize = 16 * 1024;
+/// Caps that a core remembers to have told people of; a few times the limits of a large config, at 16 bytes each.
+pub const TOLD_CAPS: usize = 16 * 1024;
 
 /// Dry runs that may wait for an answer at once; the management API has few users.
 pub const OPEN_PROBES: usize = 64;

@@ -43,6 +43,7 @@ pub struct Charge {
     input_estimate: Tokens,
     account: Account,
     sent: bool,
+    used: Option<UsageSum>,
 }
 
 impl Charge {
@@ -56,6 +57,7 @@ impl Charge {
         input_estimate: Tokens,
         account: Account,
     ) -> Charge {
+        core.meter.reservation_begins();
         Charge {
             core,
             admission: Some(admission),
@@ -64,6 +66,7 @@ impl Charge {
             input_estimate,
             account,
             sent: false,
+            used: None,
         }
     }
 
@@ -82,11 +85,17 @@ impl Charge {
         self.reservation.as_ref()
     }
 
+    /// What the exchange used, once the charge has ended with a delivery.
+    pub fn used(&self) -> Option<UsageSum> {
+        self.used
+    }
+
     /// Ends the charge. A second time it does nothing.
     pub fn end(&mut self, ending: Ending) {
         let (Some(admission), Some(reservation)) = (self.admission.take(), self.reservation.take()) else {
             return;
         };
+        self.core.meter.reservation_ends();
         let (usage, estimated) = match ending {
             Ending::Undelivered => {
                 self.core.tell(reservation.void());
@@ -106,18 +115,17 @@ impl Charge {
         };
         let settlement = Settlement { tokens: usage.tokens(), money, estimated };
         self.core.tell(reservation.settle(settlement));
-        self.core.add_usage(
-            &self.account,
-            &UsageSum {
-                requests: 1,
-                estimated: estimated.into(),
-                unpriced: money.is_none().into(),
-                input: usage.input,
-                cached_input: usage.cached_input,
-                output: usage.output,
-                cost: money.unwrap_or_default(),
-            },
-        );
+        let used = UsageSum {
+            requests: 1,
+            estimated: estimated.into(),
+            unpriced: money.is_none().into(),
+            input: usage.input,
+            cached_input: usage.cached_input,
+            output: usage.output,
+            cost: money.unwrap_or_default(),
+        };
+        self.core.add_usage(&self.account, &used);
+        self.used = Some(used);
         admission.finish(Counted::Kept);
     }
 }

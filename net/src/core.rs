@@ -21,11 +21,12 @@ use engine::cells::CellTable;
 use engine::gates::{Answer, Ask, Conjunction, Estimate, GateTwoPlan, Reservation, ReservationId, Step};
 use engine::shard::{CounterMark, Shard};
 use engine::verdict::{Reading, Refusal};
-use engine::{Now, Report, Span, UsageSum};
+use engine::{Gauges, Now, Report, Span, UsageSum};
 
 use crate::bounds::{EXCHANGE_BOUND, HOLD_MARGIN, ROUNDS_A_SWEEP, UPKEEP_PERIOD};
 use crate::clock::Clock;
 use crate::mesh::{Mesh, Parcel, Post, Ticket};
+use crate::meter::Meter;
 use crate::plans::Armed;
 use crate::rt::{self, Offload};
 use crate::snapshot::Snapshot;
@@ -77,6 +78,8 @@ pub struct Core {
     pub shared: Arc<Shared>,
     /// Idle connections to backends.
     pub pool: Pool,
+    /// What it measures.
+    pub meter: Meter,
     cores: usize,
     shard: RefCell<Shard>,
     post: Post,
@@ -88,6 +91,8 @@ pub struct Core {
     idle: RefCell<HashSet<RawFd>>,
     connections: Cell<usize>,
     tally: RefCell<Tally>,
+    /// Slots taken, as they were counted last; only on the first core.
+    live_slots: Cell<Option<u64>>,
     reports: Sender<Report>,
 }
 
@@ -117,6 +122,7 @@ impl Core {
             id,
             cores,
             pool: Pool::default(),
+            meter: Meter::default(),
             shard: RefCell::new(shard),
             post: Post::new(shared.mesh.clone(), id),
             waiting: RefCell::default(),
@@ -127,6 +133,7 @@ impl Core {
             idle: RefCell::default(),
             connections: Cell::new(0),
             tally: RefCell::default(),
+            live_slots: Cell::new(None),
             reports,
             shared,
         })
@@ -342,6 +349,7 @@ impl Core {
                 self.pool.prune();
                 if self.id == CoreId(0) {
                     self.shared.cells.sweep(self.now().monotonic);
+                    self.live_slots.set(Some(self.shared.cells.live_slots()));
                 }
             }
         }
@@ -358,10 +366,26 @@ impl Core {
         if !used.is_empty() {
             let _ = self.reports.send(Report::Usage(used));
         }
+        if let Some(metrics) = self.meter.take(self.id, self.gauges()) {
+            let _ = self.reports.send(Report::Metrics(metrics));
+        }
+    }
+
+    fn gauges(&self) -> Gauges {
+        let shard = self.shard.borrow();
+        Gauges {
+            connections: self.connections.get() as u64,
+            reservations: 0,
+            holds: shard.live_reservations() as u64,
+            counters: shard.counters() as u64,
+            mesh_backlog: self.post.backlog() as u64,
+            live_slots: self.live_slots.get(),
+        }
     }
 
     /// Adds what one exchange used to this core's roll-up.
     pub fn add_usage(&self, account: &Account, sum: &UsageSum) {
+        self.meter.used(sum);
         self.tally.borrow_mut().add(account, sum);
     }
 

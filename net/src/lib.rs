@@ -21,6 +21,7 @@ pub mod http1;
 pub mod identity;
 pub mod json;
 pub mod mesh;
+mod meter;
 mod plans;
 mod relay;
 #[doc(hidden)]

@@ -7,6 +7,7 @@
 mod support;
 
 mod aborts;
+mod analytics;
 mod backends;
 mod counting;
 mod demo;

@@ -68,7 +68,10 @@ impl Key {
 pub struct Gateway {
     /// The data plane's port.
     pub port: u16,
+    admin_port: u16,
     home: TempDir,
+    /// Variables of the process beside those of every gateway.
+    environment: Vec<(&'static str, &'static str)>,
     child: Option<Child>,
 }
 
@@ -83,14 +86,20 @@ impl Gateway {
     /// A gateway with its files in place that is not started.
     pub fn prepare(config: &Value) -> Gateway {
         let home = tempfile::tempdir().expect("a temporary folder");
-        let gateway = Gateway { port: free_port(), home, child: None };
+        let (port, admin_port) = (free_port(), free_port());
+        let gateway = Gateway { port, admin_port, home, environment: Vec::new(), child: None };
         let mut whole = config.clone();
         whole["listen"] = json!(format!("127.0.0.1:{}", gateway.port));
-        whole["admin"] = json!({ "listen": format!("127.0.0.1:{}", free_port()),
+        whole["admin"] = json!({ "listen": format!("127.0.0.1:{admin_port}"),
                                  "token_env": "TT_ADMIN_TOKEN" });
         whole["data_dir"] = json!(gateway.home.path().join("data"));
         std::fs::write(gateway.config_path(), whole.to_string()).expect("a writable folder");
         gateway
+    }
+
+    /// Gives the process this variable when it is started.
+    pub fn set(&mut self, name: &'static str, value: &'static str) {
+        self.environment.push((name, value));
     }
 
     /// Starts the process and waits until it is ready.
@@ -99,6 +108,7 @@ impl Gateway {
         let log = log.expect("a writable folder");
         let mut command = self.command(&["serve"]);
         let out = log.try_clone().expect("a second handle");
+        command.envs(self.environment.iter().copied());
         command.stdin(Stdio::null()).stdout(out).stderr(log);
         self.child = Some(command.spawn().expect("the command starts"));
         until("the gateway is ready", || {
@@ -167,6 +177,12 @@ impl Gateway {
         let bearer = key.map(Key::bearer);
         let headers: Vec<_> = bearer.iter().map(|value| ("Authorization", value.as_str())).collect();
         self.connect().ask(&request("GET", path, &headers, b""))
+    }
+
+    /// A GET on the management listener, with its root token.
+    pub fn get_admin(&self, path: &str) -> Response {
+        let headers = [("Authorization", "Bearer root-token-for-tests")];
+        Connection::open(self.admin_port).ask(&request("GET", path, &headers, b""))
     }
 
     /// A chat request on a connection of its own.

@@ -16,12 +16,14 @@ mod input;
 mod keys;
 mod limits;
 mod listener;
+mod metrics;
 mod nodes;
 mod overrides;
 mod probe;
 mod reload;
 #[cfg(test)]
 mod tests;
+mod usage;
 mod work;
 
 use std::sync::Arc;
@@ -84,11 +86,13 @@ pub fn router(management: Arc<Management>, token: &Secret) -> Router {
         .routes(routes!(keys::revoke))
         .routes(routes!(keys::rotate))
         .routes(routes!(audit::list))
+        .routes(routes!(usage::list))
         .routes(routes!(probe::run))
         .routes(routes!(reload::run))
         .split_for_parts();
     router
         .route("/tt/v1/admin/openapi.json", get(move || async move { Json(description) }))
+        .route("/metrics", get(metrics::show))
         .fallback(nothing_here)
         .method_not_allowed_fallback(wrong_method)
         .layer(middleware::from_fn_with_state(app.clone(), caller::authenticate))

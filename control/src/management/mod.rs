@@ -20,6 +20,7 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use crate::config::Config;
+use crate::metrics::Board;
 use crate::start::StartError;
 use crate::store::{AuditEntry, RuntimePlane, Store};
 use crate::{arm, keys};
@@ -67,6 +68,7 @@ pub struct Management {
     /// The content that was last tried. Held for a whole reload, so that two never overlap.
     tried: Mutex<Fingerprint>,
     state: Mutex<State>,
+    board: Arc<Board>,
 }
 
 /// What the lock guards.
@@ -98,13 +100,19 @@ impl Management {
         let InForce { config, fingerprint, ruleset, runtime, dropped, keys } = in_force;
         let (declared, keys_as_of) = (sorted_nodes(&config), runtime.as_of);
         let state = State { store, config, ruleset, runtime, dropped, keys, declared, keys_as_of };
-        Management { publish, tried: Mutex::new(fingerprint), state: Mutex::new(state) }
+        let tried = Mutex::new(fingerprint);
+        Management { publish, tried, state: Mutex::new(state), board: Arc::default() }
     }
 
     /// The state. A panic of somebody who held it loses that one write, which the database has as a whole or not at
     /// all; the next one goes on.
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What was measured.
+    pub fn board(&self) -> &Arc<Board> {
+        &self.board
     }
 
     /// The config in force.

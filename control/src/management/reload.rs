@@ -217,6 +217,7 @@ impl Management {
             nodes = armed.ruleset.tree().len(),
             "reloaded"
         );
+        self.board().reloaded(true);
         state.declared = sorted_nodes(&config);
         (state.config, state.runtime) = (config, runtime);
         (state.ruleset, state.dropped) = (armed.ruleset, armed.dropped.clone());
@@ -231,6 +232,7 @@ impl Management {
         fingerprint: Option<Fingerprint>,
         refused: ReloadRefused,
     ) -> Result<Reloaded, ReloadRefused> {
+        self.board().reloaded(false);
         tracing::error!(by = trigger.actor(), "reload refused, the config in force stays: {refused}");
         let errors: &[Finding] = match &refused {
             ReloadRefused::Config(errors) => &errors[..errors.len().min(bounds::AUDITED_FINDINGS)],

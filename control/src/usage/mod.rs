@@ -14,14 +14,15 @@
 //!
 //! Invariants: sums are exact (`u128` pico-dollars); with no `subtree`, the rows of all pages add up to the totals.
 
+mod body;
 mod query;
 
 use std::collections::BTreeMap;
 
 use engine::{NodeId, UsageSum};
 use jiff::Timestamp;
-use serde_json::{Map, Number, Value, json};
 
+pub use body::{UsageBody, total_tokens};
 pub use query::{Asked, Column, Query, Wrong};
 
 use crate::store::{Store, StoreError, UsageRecord};
@@ -164,60 +165,6 @@ impl<'q> Scan<'q> {
             hours_cross_midnight: self.hours_cross_midnight,
         }
     }
-}
-
-impl Spent {
-    /// As a document: the rows under `usage`, the totals, where the next page begins.
-    pub fn json(&self, query: &Query) -> Value {
-        let rows: Vec<Value> = self
-            .rows
-            .iter()
-            .map(|(group, sum)| {
-                let mut members = Map::new();
-                for (column, text) in query.by.iter().zip(group) {
-                    // Keyless traffic has no kid.
-                    let absent = *column == Column::Key && text.is_empty();
-                    let value = if absent { Value::Null } else { text.as_str().into() };
-                    members.insert(column.member().to_owned(), value);
-                }
-                members.extend(figures(sum));
-                Value::Object(members)
-            })
-            .collect();
-        json!({
-            "by": query.by.iter().map(|column| column.member()).collect::<Vec<_>>(),
-            "timezone": &*query.zone.name,
-            "subtree": query.subtree,
-            "usage": rows,
-            "totals": figures(&self.totals),
-            "hours_cross_midnight": self.hours_cross_midnight,
-            "next_cursor": self.next,
-        })
-    }
-}
-
-/// The figures of a row. Money is a decimal number with all its digits.
-fn figures(sum: &UsageSum) -> Map<String, Value> {
-    let mut members = Map::new();
-    for (name, figure) in [
-        ("requests", sum.requests),
-        ("estimated_requests", sum.estimated),
-        ("unpriced_requests", sum.unpriced),
-        ("input_tokens", sum.input.0),
-        ("cached_input_tokens", sum.cached_input.0),
-        ("output_tokens", sum.output.0),
-        ("total_tokens", total_tokens(sum)),
-    ] {
-        members.insert(name.to_owned(), figure.into());
-    }
-    let usd = sum.cost.to_string().parse::<Number>();
-    members.insert("usd".to_owned(), usd.map_or(Value::Null, Value::Number));
-    members
-}
-
-/// Tokens read and written; the cached ones are among those read.
-pub fn total_tokens(sum: &UsageSum) -> u64 {
-    sum.input.0.saturating_add(sum.output.0)
 }
 
 #[cfg(test)]

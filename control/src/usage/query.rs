@@ -10,7 +10,7 @@ use jiff::tz::TimeZone;
 
 use super::Group;
 use crate::bounds;
-use crate::store::UsageRecord;
+use crate::store::{UsageRecord, hexadecimal};
 
 /// Seconds of the rows' period.
 const HOUR: i64 = 3600;
@@ -128,6 +128,8 @@ pub struct Query {
     /// Rows of a page.
     pub limit: usize,
     pub(super) node: Option<NodeId>,
+    /// The node that the asker is bound to.
+    bound: Option<NodeId>,
     kid: Option<String>,
     model: Option<Glob>,
     pub(super) hours: Range<i64>,
@@ -142,21 +144,21 @@ impl Query {
     pub fn read(asked: &Asked, zone: &Zone) -> Result<Query, Wrong> {
         let by = columns(asked.by.as_deref().unwrap_or("node,model,day"))?;
         let zone = asked.timezone.as_deref().map_or(Ok(zone.clone()), named_zone)?;
-        let (default, most) = bounds::USAGE_ROWS;
-        let limit = asked.limit.unwrap_or(default);
-        if !(1..=most).contains(&limit) {
-            return Err(wrong("limit", format!("{limit} is not between 1 and {most}")));
+        let limit = asked.limit.unwrap_or(bounds::PAGE_ROWS);
+        if !(1..=bounds::USAGE_ROWS).contains(&limit) {
+            return Err(wrong("limit", format!("{limit} is not between 1 and {}", bounds::USAGE_ROWS)));
         }
         let model = asked.model.as_deref().map(|pattern| {
             Glob::new(pattern).map_err(|error| wrong("model", format!("{pattern:?}: {error}")))
         });
         let after = asked.cursor.as_deref().map(|text| {
             read_cursor(text, &by)
-                .ok_or_else(|| wrong("cursor", "it is not one of this question's".to_owned()))
+                .ok_or_else(|| wrong("cursor", "it is not one that this question gave out".to_owned()))
         });
         Ok(Query {
             hours: hours(asked, &zone.zone)?,
             node: asked.node.as_deref().map(NodeId::new),
+            bound: None,
             kid: asked.key.clone(),
             model: model.transpose()?,
             after: after.transpose()?,
@@ -167,6 +169,13 @@ impl Query {
         })
     }
 
+    /// The same question of somebody who is bound to a node: nothing outside of it counts, nor what is out of charset.
+    /// Whether the asker may ask for the node that the question names is to be checked before.
+    #[must_use]
+    pub fn seen_by(self, bound: Option<&NodeId>) -> Query {
+        Query { bound: bound.cloned(), ..self }
+    }
+
     /// Whether the row counts.
     pub(super) fn lets_pass(&self, row: &UsageRecord<'_>, node: &NodeId) -> bool {
         self.shows(node)
@@ -174,17 +183,17 @@ impl Query {
             && self.model.as_ref().is_none_or(|model| model.matches(row.model))
     }
 
-    /// Whether the node is the one asked for or below it.
+    /// Whether the node is the one asked for or below it, and the asker may see it.
     pub(super) fn shows(&self, node: &NodeId) -> bool {
         self.node.as_ref().is_none_or(|asked| asked.covers(node))
+            && self.bound.as_ref().is_none_or(|own| own.in_charset() && node.in_charset() && own.covers(node))
     }
 
     /// The cursor behind a group: the columns and their values, so that a cursor of another grouping is seen to be one.
     pub(super) fn cursor(&self, group: &[String]) -> String {
         let names = self.by.iter().map(|column| column.name());
         let parts: Vec<&str> = names.chain(group.iter().map(String::as_str)).collect();
-        let text = serde_json::Value::from(parts).to_string();
-        text.bytes().map(|byte| format!("{byte:02x}")).collect()
+        hexadecimal(serde_json::Value::from(parts).to_string().as_bytes())
     }
 }
 

@@ -3,6 +3,7 @@
 use engine::{Glob, Kid, PicoUsd, ProviderId, Tokens, UsageKey, Zone};
 use jiff::tz::TimeZone;
 use proptest::prelude::*;
+use serde_json::{Value, json};
 
 use super::*;
 
@@ -178,7 +179,7 @@ fn money_is_exact_beyond_sixty_three_bits() {
     let query = read(&Asked { by: Some("node".to_owned()), ..Asked::default() }).expect("a question");
     let seen = spent(&store, &query).expect("read");
     assert_eq!(seen.totals.cost, PicoUsd(3 * most));
-    let shown = seen.json(&query).to_string();
+    let shown = serde_json::to_string(&seen.body(&query)).expect("JSON");
     assert!(shown.contains("\"usd\":27000000000000000002.999999999997"), "{shown}");
 }
 
@@ -192,7 +193,7 @@ fn a_document_names_what_it_holds() {
     }
     let query = read(&Asked { by: Some("kid,served,hour".to_owned()), limit: Some(1), ..Asked::default() })
         .expect("a question");
-    let document = spent(&store, &query).expect("read").json(&query);
+    let document = serde_json::to_value(spent(&store, &query).expect("read").body(&query)).expect("JSON");
     let row = &document["usage"][0];
     let names: Vec<_> = row.as_object().expect("a row").keys().map(String::as_str).collect();
     assert_eq!(
@@ -222,6 +223,45 @@ fn no_database_is_no_usage() {
     let query = read(&Asked::default()).expect("a question");
     let seen = spent_in(None, &query).expect("nothing");
     assert_eq!((seen.rows.len(), seen.totals, seen.next), (0, UsageSum::default(), None));
+}
+
+#[test]
+fn who_is_bound_to_a_node_sees_it_and_below() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut store = Store::open(folder.path()).expect("a database");
+    let nodes = ["__global", "org:a", "org:a/team:x", "org:a/../org:ab", "org:ab", "org:A", "org:A/team:x"];
+    for node in nodes {
+        let (mut key, sum) = row((0, 0, 0, 0, false), (1, 1, 1));
+        key.node = NodeId::new(node);
+        store.add_usage([(&key, &sum)]).expect("written");
+    }
+    let table = [
+        (None, None, &nodes[..]),
+        (Some("org:a"), None, &["org:a", "org:a/team:x"][..]),
+        (Some("org:a"), Some("org:a/team:x"), &["org:a/team:x"]),
+        (Some("org:a"), Some("__global"), &["org:a", "org:a/team:x"]),
+        (Some("org:a"), Some("org:ab"), &[]),
+        (Some("org:A"), None, &[]),
+        (Some("__global"), None, &[]),
+    ];
+    for (bound, asked, wanted) in table {
+        for subtree in [false, true] {
+            let question = Asked {
+                by: Some("node".to_owned()),
+                node: asked.map(str::to_owned),
+                subtree,
+                ..Asked::default()
+            };
+            let query = read(&question).expect("a question").seen_by(bound.map(NodeId::new).as_ref());
+            let seen = spent(&store, &query).expect("read");
+            let mut found: Vec<_> = seen.rows.iter().map(|(group, _)| group[0].as_str()).collect();
+            found.retain(|node| nodes.contains(node));
+            let mut wanted = wanted.to_vec();
+            wanted.sort_unstable();
+            assert_eq!(found, wanted, "{bound:?} {asked:?} {subtree}");
+            assert_eq!(seen.totals.requests, wanted.len() as u64, "{bound:?} {asked:?} {subtree}");
+        }
+    }
 }
 
 #[test]
@@ -308,5 +348,5 @@ fn a_wrong_question_says_which_part_is_wrong() {
     }
     let other = read(&Asked::default()).expect("a question").cursor(&["a", "b", "c"].map(String::from));
     let asked = Asked { by: Some("node,model,hour".to_owned()), cursor: Some(other), ..Asked::default() };
-    assert_eq!(read(&asked).map(|_| ()), Err("cursor: it is not one of this question's".to_owned()));
+    assert_eq!(read(&asked).map(|_| ()), Err("cursor: it is not one that this question gave out".to_owned()));
 }

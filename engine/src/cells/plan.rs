@@ -247,6 +247,11 @@ impl Admission {
         self.noted(Stance::Shadow)
     }
 
+    /// The caps in `shadow` or `alert_only` that would have refused, in evaluation order.
+    pub fn overlooked(&self) -> impl Iterator<Item = &Instance> {
+        self.noted.iter().map(|index| &self.plan.items[usize::from(*index)].instance)
+    }
+
     /// The room left under the tightest enforced `rpm` cap of the chain; `None` if there is none.
     pub fn requests_left(&self, now: Now) -> Option<RateLeft> {
         let hard = self.plan.items.iter().filter(|item| item.stance == Stance::Hard);

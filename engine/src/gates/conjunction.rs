@@ -19,6 +19,7 @@ use smallvec::SmallVec;
 use super::{Answer, Ask, Estimate, GateTwoPlan, Noted, PartialRefusal, ReservationId, Reserved, Settlement};
 use crate::counter_identity::CoreId;
 use crate::limits::LimitId;
+use crate::resolve::Instance;
 use crate::time::Monotonic;
 use crate::verdict::{RateLeft, Refusal, Stance, Tripped};
 
@@ -234,6 +235,11 @@ impl Reservation {
     /// The limits in `shadow` that would have refused, in evaluation order.
     pub fn shadowed(&self) -> impl Iterator<Item = &LimitId> {
         self.noted(Stance::Shadow)
+    }
+
+    /// The caps in `shadow` or `alert_only` that would have refused, in evaluation order.
+    pub fn overlooked(&self) -> impl Iterator<Item = &Instance> {
+        self.noted.iter().map(|place| &self.plan.item(*place).instance)
     }
 
     /// The room left under the tightest enforced `tpm` cap, this request's hold taken off; `None` if there is none.

@@ -1,6 +1,7 @@
 //! Why a request is answered here and not by a backend.
 
 use engine::ProviderId;
+use engine::metrics::Outcome;
 use engine::verdict::Refusal;
 
 use crate::answer::{Failure, To, write_failure, write_refusal};
@@ -52,12 +53,29 @@ pub enum Denied {
 }
 
 impl Denied {
-    /// Appends the answer.
-    pub fn write(&self, out: &mut Vec<u8>, to: &To<'_>) {
+    /// How the exchange ended.
+    pub fn outcome(&self) -> Outcome {
+        match self {
+            Denied::ClientGone => Outcome::ClientGone,
+            Denied::Capped(_) => Outcome::Capped,
+            Denied::AnswerBroken(_) => Outcome::BackendBroke,
+            Denied::NoBackend(_)
+            | Denied::Unreachable(..)
+            | Denied::BackendFailed(_)
+            | Denied::BackendSilent(_) => Outcome::Undelivered,
+            _ => Outcome::Refused,
+        }
+    }
+
+    /// Appends the answer; returns its status, 0 for none.
+    pub fn write(&self, out: &mut Vec<u8>, to: &To<'_>) -> u16 {
         let silent;
         let failure = match self {
-            Denied::ClientGone => return,
-            Denied::Capped(refusal) => return write_refusal(out, to, refusal),
+            Denied::ClientGone => return 0,
+            Denied::Capped(refusal) => {
+                write_refusal(out, to, refusal);
+                return 429;
+            }
             Denied::BadHead(error) => Failure::Head(*error),
             Denied::HeadTimedOut => Failure::Slow,
             Denied::BadFraming(reason) => Failure::Framing(reason),
@@ -87,5 +105,6 @@ impl Denied {
             Denied::BackendSilent(reason) => Failure::GatewayTimeout(reason),
         };
         write_failure(out, to, &failure);
+        failure.status()
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use engine::Api;
+use engine::metrics::Outcome;
 
 use super::{Denied, Exchange, Routed};
 use crate::answer;
@@ -45,10 +46,16 @@ impl Exchange<'_> {
         let rewritten = json::rewrite(&body, &routed.facts, routed.route.served_model.as_deref(), asks_usage);
         let (mut connection, occupied, body) = self.send(routed, rewritten.unwrap_or(body)).await?;
         charge.sent();
+        let sent_at = self.core.shared.clock.monotonic();
         self.client.reuse(body);
         match self.response_head(&mut connection).await {
-            Answered::Head => {}
+            Answered::Head => {
+                let after = self.core.shared.clock.monotonic().since(sent_at);
+                self.core.meter.first_byte(&routed.backend.id, after);
+                self.status = self.client.answer.status();
+            }
             Answered::ClientGone => {
+                self.outcome = Some(Outcome::ClientGone);
                 charge.end(Ending::Unreported { relayed_bytes: 0 });
                 return Ok(Next::Close);
             }
@@ -102,7 +109,13 @@ impl Exchange<'_> {
             http: self.http,
             passed: Vec::new(),
         };
-        match relay.run(body).await {
+        let relayed = relay.run(body).await;
+        self.outcome = Some(match relayed {
+            Relayed::Complete { .. } => Outcome::Complete,
+            Relayed::ClientGone => Outcome::ClientGone,
+            Relayed::BrokenOff | Relayed::BrokenBeforeAnything(_) => Outcome::BackendBroke,
+        });
+        match relayed {
             Relayed::Complete { reusable } => {
                 if reusable && reusable_head && !connection.spoilt {
                     self.core.pool.keep(connection);

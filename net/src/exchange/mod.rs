@@ -11,6 +11,7 @@ mod denied;
 mod forward;
 mod local;
 mod request_id;
+mod trace;
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -18,7 +19,8 @@ use std::sync::Arc;
 pub use denied::Denied;
 use engine::cells::{Admission, GateOneVerdict};
 use engine::gates::Estimate;
-use engine::{Chain, Key, Now, Route};
+use engine::metrics::Outcome;
+use engine::{Chain, Key, LimitId, Now, Route};
 
 use crate::answer::To;
 use crate::bounds::READ_ON_CORE;
@@ -34,6 +36,7 @@ use crate::rt;
 use crate::snapshot::{Backend, HttpBounds};
 use crate::tally::Account;
 use request_id::RequestId;
+use trace::Trace;
 use tracing::debug;
 
 /// Takes the request whose head [`Client`] holds to its end.
@@ -46,9 +49,15 @@ pub async fn run(core: &Rc<Core>, client: &mut Client) -> Next {
         core,
         client,
         armed,
+        status: 0,
+        outcome: None,
+        trace: Trace::begin(),
     };
     match exchange.governed().await {
-        Ok(next) => next,
+        Ok(next) => {
+            exchange.ended(None);
+            next
+        }
         Err(denied) => exchange.deny(denied).await,
     }
 }
@@ -65,7 +74,8 @@ pub async fn answer_headless(core: &Rc<Core>, client: &mut Client, denied: Denie
         keep_alive: false,
         head_only: false,
     };
-    denied.write(&mut client.out, &to);
+    let status = denied.write(&mut client.out, &to);
+    core.meter.ended(status, denied.outcome());
     match client.send(&http).await {
         true => Next::Linger,
         false => Next::Close,
@@ -80,6 +90,11 @@ struct Exchange<'a> {
     http: HttpBounds,
     id: RequestId,
     body_unread: bool,
+    /// The status that the client was sent; 0 for none yet.
+    status: u16,
+    /// How a relay ended. The gateway's own pages have no outcome and are not counted.
+    outcome: Option<Outcome>,
+    trace: Option<Box<Trace>>,
 }
 
 /// A request that every check but gate 2 has passed.
@@ -97,6 +112,9 @@ impl Exchange<'_> {
         }
         let now = self.core.now();
         let key = self.authenticate(now)?;
+        if let Some(trace) = &mut self.trace {
+            trace.owner(key.as_deref());
+        }
         if let Some(answered) = self.own_pages(key.as_deref()).await? {
             return Ok(answered);
         }
@@ -110,7 +128,11 @@ impl Exchange<'_> {
         let armed = self.armed.clone();
         let routed = route(&armed, key.as_deref(), endpoint, facts, &body)?;
         let mut charge = self.gate_two(key.as_deref(), &routed, &body, admission).await?;
-        self.forward(&routed, body, &mut charge).await
+        let forwarded = self.forward(&routed, body, &mut charge).await;
+        if let Some(trace) = &mut self.trace {
+            trace.used(charge.used());
+        }
+        forwarded
     }
 
     fn authenticate(&self, now: Now) -> Result<Option<Arc<Key>>, Denied> {
@@ -139,8 +161,13 @@ impl Exchange<'_> {
     }
 
     /// Gate 1 judges at this very instant: see [`crate::clock`].
-    fn gate_one(&self, chain: &Chain, endpoint: Endpoint) -> Result<Admission, Denied> {
-        match self.armed.gate_one(chain, endpoint.path()).admit(self.core.now()) {
+    fn gate_one(&mut self, chain: &Chain, endpoint: Endpoint) -> Result<Admission, Denied> {
+        let plan = self.armed.gate_one(chain, endpoint.path());
+        if let Some(trace) = &mut self.trace {
+            trace.endpoint(endpoint.path());
+            trace.caps(plan.instances());
+        }
+        match plan.admit(self.core.now()) {
             GateOneVerdict::Admitted(admission) => Ok(admission),
             GateOneVerdict::Refused(refusal) => Err(Denied::Capped(refusal)),
         }
@@ -175,7 +202,7 @@ impl Exchange<'_> {
     }
 
     async fn gate_two(
-        &self,
+        &mut self,
         key: Option<&Key>,
         routed: &Routed<'_>,
         body: &[u8],
@@ -190,11 +217,27 @@ impl Exchange<'_> {
             tokens: tokens.input.saturating_add(tokens.output),
             money: price.map(|price| price.estimate(tokens.input, tokens.output)),
         };
-        let reservation = match self.core.reserve(&resolved.plan, estimate).await {
+        if let Some(trace) = &mut self.trace {
+            trace.resolved(&resolved);
+            trace.caps(resolved.plan.instances());
+        }
+        let meter = &self.core.meter;
+        let asked_at = self.core.shared.clock.monotonic();
+        let verdict = self.core.reserve(&resolved.plan, estimate).await;
+        let now = self.core.now();
+        let gate_two = now.monotonic.since(asked_at);
+        let reservation = match verdict {
             GateTwoVerdict::Admitted(reservation) => reservation,
-            GateTwoVerdict::Refused(refusal) => return Err(Denied::Capped(refusal)),
+            GateTwoVerdict::Refused(refusal) => {
+                meter.gate_two_refused(gate_two);
+                return Err(Denied::Capped(refusal));
+            }
         };
-        let account = Account { resolved, kid: key.map(|key| key.kid), admitted_at: self.core.now().wall };
+        meter.admitted(gate_two);
+        for instance in admission.overlooked().chain(reservation.overlooked()) {
+            meter.overlooked(instance, now);
+        }
+        let account = Account { resolved, kid: key.map(|key| key.kid), admitted_at: now.wall };
         Ok(Charge::new(self.core.clone(), admission, reservation, price.copied(), tokens.input, account))
     }
 
@@ -205,20 +248,40 @@ impl Exchange<'_> {
 
     /// Writes the answer to a denied request and says what becomes of the connection.
     async fn deny(&mut self, denied: Denied) -> Next {
+        self.outcome = Some(denied.outcome());
+        let mut refused_by = None;
         match &denied {
-            Denied::ClientGone => return Next::Close,
-            Denied::Capped(refusal) => debug!(request = self.id.as_str(), %refusal, "capped"),
+            Denied::ClientGone => {
+                self.ended(None);
+                return Next::Close;
+            }
+            Denied::Capped(refusal) => {
+                debug!(request = self.id.as_str(), %refusal, "capped");
+                let limit = &refusal.refused_by().instance.limit.id;
+                self.core.meter.refused_by(limit);
+                refused_by = Some(limit);
+            }
             _ => {}
         }
         let framing_holds = !matches!(denied, Denied::BadFraming(_));
         let skippable = !self.body_unread || self.client.can_skip_body();
         let keep = self.keeps_alive() && framing_holds && skippable;
-        self.write_answer(keep, |out, to| denied.write(out, to));
+        self.status = self.write_answer(keep, |out, to| denied.write(out, to));
+        self.ended(refused_by);
         self.answered(keep).await
     }
 
+    /// Counts the exchange, and tells of it whoever listens.
+    fn ended(&mut self, refused_by: Option<&LimitId>) {
+        let Some(outcome) = self.outcome.take() else { return };
+        self.core.meter.ended(self.status, outcome);
+        if let Some(trace) = &self.trace {
+            trace.end(&self.id, self.status, outcome, refused_by);
+        }
+    }
+
     /// Appends an answer of the gateway's own.
-    fn write_answer(&mut self, keep_alive: bool, write: impl FnOnce(&mut Vec<u8>, &To<'_>)) {
+    fn write_answer<T>(&mut self, keep_alive: bool, write: impl FnOnce(&mut Vec<u8>, &To<'_>) -> T) -> T {
         let head = &self.client.head;
         let to = To {
             dialect: Dialect::of_path(head.path()),
@@ -227,7 +290,7 @@ impl Exchange<'_> {
             keep_alive,
             head_only: head.method() == b"HEAD",
         };
-        write(&mut self.client.out, &to);
+        write(&mut self.client.out, &to)
     }
 
     /// Sends an answer of the gateway's own.

@@ -1,0 +1,259 @@
+//! What a core measures, until it is handed to the control plane: plain counts of one thread, no atomics.
+//!
+//! What people are to be told (a cap that was over and let a request pass) goes the same way, so that no request writes a
+//! log line for it. Each core tells of a cap once a window, or once a minute for a cap in shadow or without a window; the
+//! control plane, which hears all cores, leaves out what another one has told already.
+//!
+//! Bounds: limits and providers are the config's; the caps told of are forgotten when there are
+//! [`TOLD_CAPS`](crate::bounds::TOLD_CAPS), which at worst tells something twice.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+
+use engine::metrics::{Gauges, LimitEvents, Metrics, Notice, Outcome};
+use engine::{
+    CoreId, Exchanges, Histogram, Instance, LimitId, Mode, Now, ProviderId, Span, UsageSum, Window, window_at,
+};
+use jiff::{SignedDuration, Timestamp};
+
+use crate::bounds::TOLD_CAPS;
+
+/// How long a cap that has no window of its own is not told of again.
+const QUIET: SignedDuration = SignedDuration::from_secs(60);
+
+/// The counts of one core.
+#[derive(Default)]
+pub struct Meter {
+    counts: RefCell<Counts>,
+    /// Admitted requests that are not settled yet.
+    reservations: Cell<u64>,
+    /// By a cap's hash: the second until which it is not told of again.
+    told: RefCell<HashMap<u64, i64, ahash::RandomState>>,
+    last_gauges: Cell<Gauges>,
+}
+
+/// What is begun anew with each report.
+#[derive(Default)]
+struct Counts {
+    touched: bool,
+    admitted: u64,
+    limits: HashMap<LimitId, LimitEvents, ahash::RandomState>,
+    exchanges: Exchanges,
+    used: UsageSum,
+    gate_two: Histogram,
+    first_byte: Vec<(ProviderId, Histogram)>,
+    notices: Vec<Notice>,
+}
+
+impl Counts {
+    fn limit(&mut self, id: &LimitId) -> &mut LimitEvents {
+        if !self.limits.contains_key(id) {
+            self.limits.insert(id.clone(), LimitEvents::default());
+        }
+        self.limits.get_mut(id).expect("it was put there")
+    }
+}
+
+impl Meter {
+    fn count(&self, change: impl FnOnce(&mut Counts)) {
+        let mut counts = self.counts.borrow_mut();
+        counts.touched = true;
+        change(&mut counts);
+    }
+
+    /// Both gates admitted; gate 2 took that long.
+    pub fn admitted(&self, gate_two: Span) {
+        self.count(|counts| {
+            counts.admitted += 1;
+            counts.gate_two.observe(gate_two);
+        });
+    }
+
+    /// Gate 2 refused after that long.
+    pub fn gate_two_refused(&self, gate_two: Span) {
+        self.count(|counts| counts.gate_two.observe(gate_two));
+    }
+
+    /// A cap refused, the first of those that were over.
+    pub fn refused_by(&self, limit: &LimitId) {
+        self.count(|counts| counts.limit(limit).refused += 1);
+    }
+
+    /// A cap was over and let the admitted request pass.
+    pub fn overlooked(&self, instance: &Instance, now: Now) {
+        let shadow = instance.limit.posture.mode == Mode::Shadow;
+        let untold = self.is_untold(instance, shadow, now.wall);
+        self.count(|counts| {
+            let events = counts.limit(&instance.limit.id);
+            let figure = if shadow { &mut events.shadow_refused } else { &mut events.alerted };
+            *figure += 1;
+            if let Some(until) = untold {
+                counts.notices.push(Notice { instance: instance.clone(), at: now.wall, until });
+            }
+        });
+    }
+
+    /// Until when a cap that is told of now need not be told again; `None` while it need not.
+    fn is_untold(&self, instance: &Instance, shadow: bool, now: Timestamp) -> Option<Timestamp> {
+        let mut told = self.told.borrow_mut();
+        let cap = instance.identity.hash64() ^ u64::from(shadow);
+        if told.get(&cap).is_some_and(|until| now.as_second() < *until) {
+            return None;
+        }
+        let until = match &instance.limit.window {
+            Window::Calendar { period, zone } if !shadow => window_at(*period, &zone.zone, now).resets_at,
+            Window::Rolling { period, .. } if !shadow => {
+                now.saturating_add(SignedDuration::from_nanos(period.0 as i64)).unwrap_or(Timestamp::MAX)
+            }
+            _ => now.saturating_add(QUIET).unwrap_or(Timestamp::MAX),
+        };
+        if told.len() >= TOLD_CAPS {
+            told.clear();
+        }
+        told.insert(cap, until.as_second());
+        Some(until)
+    }
+
+    /// A request is under way behind both gates.
+    pub fn reservation_begins(&self) {
+        self.reservations.set(self.reservations.get() + 1);
+    }
+
+    /// It is settled or voided.
+    pub fn reservation_ends(&self) {
+        self.reservations.set(self.reservations.get().saturating_sub(1));
+    }
+
+    /// An exchange used this.
+    pub fn used(&self, sum: &UsageSum) {
+        self.count(|counts| counts.used.add(sum));
+    }
+
+    /// The backend's head came that long after the request was sent.
+    pub fn first_byte(&self, provider: &ProviderId, after: Span) {
+        self.count(|counts| {
+            let place = counts.first_byte.iter().position(|(known, _)| known == provider);
+            let place = place.unwrap_or_else(|| {
+                counts.first_byte.push((provider.clone(), Histogram::default()));
+                counts.first_byte.len() - 1
+            });
+            counts.first_byte[place].1.observe(after);
+        });
+    }
+
+    /// An exchange ended; `status` is 0 when the client was sent none.
+    pub fn ended(&self, status: u16, outcome: Outcome) {
+        self.count(|counts| counts.exchanges.count(status, outcome));
+    }
+
+    /// What was counted since the last call; `None` when that is nothing and the core stands as before. `gauges` has what
+    /// this meter does not know.
+    pub fn take(&self, core: CoreId, gauges: Gauges) -> Option<Box<Metrics>> {
+        let gauges = Gauges { reservations: self.reservations.get(), ..gauges };
+        let stands = self.last_gauges.replace(gauges) == gauges;
+        if stands && !self.counts.borrow().touched {
+            return None;
+        }
+        let counts = self.counts.take();
+        Some(Box::new(Metrics {
+            core,
+            admitted: counts.admitted,
+            limits: counts.limits.into_iter().collect(),
+            exchanges: counts.exchanges,
+            used: counts.used,
+            gate_two: counts.gate_two,
+            first_byte: counts.first_byte,
+            notices: counts.notices,
+            gauges,
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use engine::{
+        Admit, Attach, CalendarPeriod, Enforce, Identity, Limit, LimitType, Match, Monotonic, NodeId,
+        OverridePolicy, Posture, Units, Zone,
+    };
+
+    use super::*;
+
+    fn cap(kind: LimitType, window: Window, mode: Mode, enforce: Enforce) -> Instance {
+        let node = NodeId::new("org:a");
+        let limit = Limit {
+            id: LimitId::new("cap"),
+            attach: Attach::Node(node.clone()),
+            kind,
+            amount: Units(1),
+            window,
+            admit: Admit::WhileUnder,
+            posture: Posture { mode, enforce, ..Posture::default() },
+            matches: Match::default(),
+            overrides: OverridePolicy::default(),
+            suspended: false,
+        };
+        let identity = Identity::new(&limit, &node, &engine::Dims { model: "", provider: "", endpoint: "" });
+        Instance { amount: limit.amount, limit: Arc::new(limit), node, identity }
+    }
+
+    fn at(text: &str) -> Now {
+        Now { monotonic: Monotonic(0), wall: text.parse().expect("a time") }
+    }
+
+    #[test]
+    fn a_cap_is_told_of_once_a_window_and_counted_each_time() {
+        let zone = Zone { name: "UTC".into(), zone: jiff::tz::TimeZone::UTC };
+        let day = Window::Calendar { period: CalendarPeriod::Day, zone };
+        let minute = Window::Rolling {
+            period: Span(10 * 60 * 1_000_000_000),
+            algorithm: engine::Algorithm::SlidingWindow,
+        };
+        let times =
+            ["2026-08-01T10:00:00Z", "2026-08-01T10:00:59Z", "2026-08-01T10:09:00Z", "2026-08-02T00:00:00Z"];
+        let alert = (Mode::On, Enforce::AlertOnly);
+        let shadow = (Mode::Shadow, Enforce::Hard);
+        for (name, kind, window, (mode, enforce), told) in [
+            ("a day", LimitType::BudgetUsd, day.clone(), alert, vec![times[0], times[3]]),
+            ("ten minutes", LimitType::Rpm, minute, alert, vec![times[0], times[3]]),
+            ("no window", LimitType::Concurrency, Window::Live, alert, vec![times[0], times[2], times[3]]),
+            ("shadow", LimitType::BudgetUsd, day, shadow, vec![times[0], times[2], times[3]]),
+        ] {
+            let meter = Meter::default();
+            let cap = cap(kind, window, mode, enforce);
+            for time in times {
+                meter.overlooked(&cap, at(time));
+            }
+            let metrics = meter.take(CoreId(0), Gauges::default()).expect("something was counted");
+            let seen: Vec<_> = metrics.notices.iter().map(|notice| notice.at.to_string()).collect();
+            assert_eq!(seen, told, "{name}");
+            let (_, events) = metrics.limits[0];
+            let wanted = if mode == Mode::Shadow { (0, 4) } else { (4, 0) };
+            assert_eq!((events.alerted, events.shadow_refused), wanted, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_report_holds_what_came_since_the_last_one() {
+        let meter = Meter::default();
+        let take = || meter.take(CoreId(3), Gauges::default());
+        assert!(take().is_none(), "nothing was counted and nothing has changed");
+        meter.admitted(Span(5_000));
+        meter.reservation_begins();
+        meter.refused_by(&LimitId::new("cap"));
+        for provider in ["p1", "p2", "p1"] {
+            meter.first_byte(&ProviderId::new(provider), Span(1));
+        }
+        meter.ended(200, Outcome::Complete);
+        let metrics = take().expect("something was counted");
+        assert_eq!((metrics.core, metrics.admitted, metrics.gate_two.count()), (CoreId(3), 1, 1));
+        let counts: Vec<u64> = metrics.first_byte.iter().map(|(_, histogram)| histogram.count()).collect();
+        assert_eq!((counts, metrics.gauges.reservations), (vec![2, 1], 1));
+        assert_eq!(metrics.limits, [(LimitId::new("cap"), LimitEvents { refused: 1, ..Default::default() })]);
+        assert!(take().is_none());
+        meter.reservation_ends();
+        let metrics = take().expect("a gauge has changed");
+        assert_eq!((metrics.admitted, metrics.gauges.reservations), (0, 0));
+    }
+}
