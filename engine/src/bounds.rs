@@ -32,3 +32,16 @@ pub const PICO_USD_A_REQUEST: u128 = 1 << 100;
 
 /// Windows that a counter steps forward to find the end of its own, when the wall clock was set back behind it.
 pub const WINDOWS_AHEAD: usize = 512;
+
+/// Lanes on which gate 1 says who is taking: one for each core that there can be. Few in the builds of the model
+/// checkers, which pay for each and have four threads at most.
+pub const LANES: usize = if cfg!(any(loom, shuttle)) { 4 } else { CORES };
+
+/// How often an attempt of gate 1 looks, or takes, before it believes a refusal that it could not confirm. Each time
+/// again is one that another request was faster, within some 100 ns; two cores in a race for every slot hardly come to
+/// three. Without a bound in the builds of the model checkers.
+pub const ATTEMPTS: u32 = if cfg!(any(loom, shuttle)) { u32::MAX } else { 64 };
+
+/// Pauses that a refusal waits for those who are taking: 64 short ones and as many of the scheduler's, some 50 us. The
+/// taking itself is some 50 ns; who takes longer was put to sleep. Without a bound in the builds of the model checkers.
+pub const PATIENCE: u32 = if cfg!(any(loom, shuttle)) { u32::MAX } else { 128 };

@@ -290,3 +290,40 @@ fn a_conjunction_of_two_gauges_lets_exactly_one_in_and_ends_at_zero() {
         });
     }
 }
+
+/// One takes `a` and then `b`, others `b` alone and `a` alone, one slot each. Who loses `b` held `a` for a moment; who
+/// finds `a` full then must not be refused by it. The outcomes are those of one after the other, in any order.
+#[test]
+fn a_slot_that_is_given_back_by_a_loser_refuses_no_one() {
+    let orders = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
+    let caps = [&["a", "b"][..], &["b"], &["a"]];
+    let legal = orders.map(|order| {
+        let (mut full, mut passed) = (Vec::new(), [false; 3]);
+        for turn in order {
+            if caps[turn].iter().all(|cap| !full.contains(cap)) {
+                full.extend(caps[turn]);
+                passed[turn] = true;
+            }
+        }
+        passed
+    });
+    check(move || {
+        let table = CellTable::new(support::epoch_offset());
+        let [both, others @ ..] = caps.map(|caps| {
+            let slots = |id: &&str| support::limit(id, LimitType::Concurrency, 1, Window::Live);
+            table.plan(&support::selected(caps.iter().map(slots)))
+        });
+        let admit = |plan: &std::sync::Arc<GateOnePlan>| match plan.admit(support::now(0)) {
+            GateOneVerdict::Admitted(admission) => {
+                std::mem::forget(admission);
+                true
+            }
+            GateOneVerdict::Refused(_) => false,
+        };
+        let others: Vec<_> = others.into_iter().map(|plan| thread::spawn(move || admit(&plan))).collect();
+        let own = admit(&both);
+        let others: Vec<_> = others.into_iter().map(|other| other.join().unwrap()).collect();
+        let passed = [own, others[0], others[1]];
+        assert!(legal.contains(&passed), "{passed:?}");
+    });
+}

@@ -281,3 +281,126 @@ fn exactly_the_tightest_amount_passes_a_chain() {
         });
     }
 }
+
+/// One request against some of the caps of a [`Race`], by their numbers: when it was called and answered, in steps of a
+/// clock that every call and answer advances, and what the refusal named.
+#[derive(Clone, Debug)]
+struct Call {
+    caps: Vec<usize>,
+    called: u64,
+    answered: u64,
+    /// Empty if it was admitted.
+    named: Vec<usize>,
+    /// When it had given everything back.
+    released: u64,
+}
+
+/// Three caps, in evaluation order, and requests of chains that share some of them. Requests that lose a race on a
+/// later cap hold an earlier one for a moment.
+struct Race {
+    amounts: [u64; 3],
+    calls: Vec<Call>,
+}
+
+impl Race {
+    /// Three threads with two requests each, or one; the chains are drawn. If `released`, what is admitted is given back
+    /// now and then.
+    fn run(released: bool) -> Race {
+        let amounts = std::array::from_fn(|_| 1 + below(2));
+        let [a, b, c] = amounts.map(u128::from);
+        let caps = [
+            limit("a", LimitType::Concurrency, a, Window::Live),
+            limit("b", LimitType::Rpm, b, rolling(60 * SECOND, Algorithm::FixedWindow)),
+            limit("c", LimitType::Concurrency, c, Window::Live),
+        ];
+        let table = Arc::new(CellTable::new(support::epoch_offset()));
+        // Of the machine, not of shuttle: it is no step of the program under test.
+        let clock = Arc::new(std::sync::atomic::AtomicU64::new(0));
+        let calls: Arc<Mutex<Vec<Call>>> = Arc::default();
+        let list = Arc::clone(&calls);
+        on_threads(3, move |_| {
+            let tick = || clock.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            let mut own = Vec::new();
+            for _ in 0..1 + below(2) {
+                let mask = 1 + below(7);
+                let chosen: Vec<usize> = (0..3).filter(|cap| mask >> cap & 1 == 1).collect();
+                let plan = table.plan(&selected(chosen.iter().map(|cap| caps[*cap].clone())));
+                let called = tick();
+                let verdict = plan.admit(support::now(SECOND));
+                let answered = tick();
+                let mut call = Call { caps: chosen, called, answered, named: Vec::new(), released: u64::MAX };
+                match verdict {
+                    GateOneVerdict::Admitted(admission) if released && below(2) == 0 => {
+                        drop(admission);
+                        call.released = tick();
+                    }
+                    GateOneVerdict::Admitted(admission) => std::mem::forget(admission),
+                    GateOneVerdict::Refused(refusal) => {
+                        let name =
+                            |cap: &engine::Tripped| cap.instance.limit.id.as_str().as_bytes()[0] - b'a';
+                        call.named = refusal.tripped.iter().map(|cap| name(cap).into()).collect();
+                        assert!(refusal.tripped.iter().all(|cap| cap.observed >= cap.instance.amount));
+                    }
+                }
+                own.push(call);
+            }
+            list.lock().unwrap().extend(own);
+        });
+        let calls = calls.lock().unwrap().clone();
+        Race { amounts, calls }
+    }
+
+    /// Whether the calls left, made one after the other in some order that no answer contradicts, are answered so by
+    /// plain numbers.
+    fn explained(&self, left: &mut Vec<&Call>, used: [u64; 3]) -> bool {
+        let Some(first_answer) = left.iter().map(|call| call.answered).min() else { return true };
+        (0..left.len()).any(|next| {
+            let call = left.swap_remove(next);
+            let full = |cap: &usize| used[*cap] >= self.amounts[*cap];
+            let mut then = used;
+            let fits = if call.named.is_empty() {
+                call.caps.iter().for_each(|cap| then[*cap] += 1);
+                !call.caps.iter().any(full)
+            } else {
+                call.named.iter().all(full)
+            };
+            let explained = fits && call.called <= first_answer && self.explained(left, then);
+            left.push(call);
+            let last = left.len() - 1;
+            left.swap(next, last);
+            explained
+        })
+    }
+
+    /// The naive oracle of a refusal: at some moment of the call as many as the amount were inside that were admitted,
+    /// each from its call until it had given back.
+    fn was_full(&self, cap: usize, refused: &Call) -> bool {
+        let inside = |call: &&Call, at: u64| {
+            call.named.is_empty() && call.caps.contains(&cap) && call.called <= at && at <= call.released
+        };
+        (refused.called..=refused.answered)
+            .any(|at| self.calls.iter().filter(|call| inside(call, at)).count() as u64 >= self.amounts[cap])
+    }
+}
+
+/// What is admitted stays: then the verdicts are those of one request after the other.
+#[test]
+fn verdicts_of_gate_one_are_those_of_one_request_after_the_other() {
+    check(100, || {
+        let race = Race::run(false);
+        let mut left: Vec<&Call> = race.calls.iter().collect();
+        assert!(race.explained(&mut left, [0; 3]), "{:?}: {:#?}", race.amounts, race.calls);
+    });
+}
+
+#[test]
+fn a_refusal_names_only_caps_that_were_full_of_admitted_requests() {
+    check(100, || {
+        let race = Race::run(true);
+        for refused in &race.calls {
+            for cap in &refused.named {
+                assert!(race.was_full(*cap, refused), "{cap} of {:?}: {:#?}", race.amounts, race.calls);
+            }
+        }
+    });
+}

@@ -10,6 +10,7 @@ mod gauge;
 mod map;
 mod plan;
 mod ring;
+mod takers;
 mod token_bucket;
 
 use std::fmt;
@@ -23,6 +24,7 @@ pub use ring::{BucketRing, Epoch, FixedWindow, Level, OverAmount, RollingWindow}
 pub use token_bucket::{Drip, TokenBucket};
 
 use self::map::CellMap;
+use self::takers::Takers;
 use crate::limits::{Algorithm, Limit, Window};
 use crate::resolve::Selected;
 use crate::time::{Monotonic, Span};
@@ -76,6 +78,7 @@ impl Cell {
 /// All cells of gate 1, by identity; shared by all cores.
 pub struct CellTable {
     cells: CellMap,
+    takers: Arc<Takers>,
     epoch_offset: Span,
 }
 
@@ -83,12 +86,12 @@ impl CellTable {
     /// An empty table. `epoch_offset` is the wall clock, as nanoseconds since 1970, at zero of the monotonic clock: it
     /// aligns fixed windows to the epoch once (SPEC §10); after that the monotonic clock alone drives them.
     pub fn new(epoch_offset: Span) -> CellTable {
-        CellTable { cells: CellMap::new(), epoch_offset }
+        CellTable { cells: CellMap::new(), takers: Arc::new(Takers::new()), epoch_offset }
     }
 
     /// Compiles the gate-1 instances of one chain, in their order, and finds or makes the cell of each.
     pub fn plan(&self, selected: &Selected) -> Arc<GateOnePlan> {
-        Arc::new(GateOnePlan::new(selected, |instance| {
+        Arc::new(GateOnePlan::new(selected, Arc::clone(&self.takers), |instance| {
             self.cells.find_or_make(&instance.identity, || Cell::of(&instance.limit, self.epoch_offset))
         }))
     }

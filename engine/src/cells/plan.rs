@@ -2,32 +2,38 @@
 //!
 //! An attempt looks first and takes after. Looking changes nothing, so a request that some cap refuses does not take a
 //! slot of another cap for even a moment, and `tripped` lists every cap over. Taking goes in evaluation order; if a
-//! racing request was faster, everything taken is given back and the attempt starts again, a few times at most. With
-//! one refusing cap there is nothing to give back, so it is taken at once.
+//! racing request was faster, everything taken is given back and the attempt starts again. With one refusing cap there
+//! is nothing to look at before, so it is taken at once.
+//!
+//! A refusal is believed when nobody gave back meanwhile what it may have seen: see [`super::takers`] for how it knows,
+//! and for what remains.
 //!
 //! Invariants: whatever an [`Admission`] took is given back exactly once, by `finish` or by its drop. A refusal leaves
-//! nothing behind. No step allocates once the cells exist, up to eight caps; a refusal allocates its list.
+//! nothing behind, and each cap that it names was filled, at some moment of the call, by requests that were admitted.
+//! No step allocates once the cells exist, up to eight caps; a refusal allocates its list.
 
+use std::fmt;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+use super::takers::Takers;
 use super::{Cell, Drip, Epoch, Level, OverAmount};
+use crate::bounds::ATTEMPTS;
 use crate::limits::{LimitId, LimitType};
 use crate::resolve::{Instance, Selected};
 use crate::time::{Monotonic, Now, Span};
 use crate::units::Units;
 use crate::verdict::{Cause, RateLeft, Reading, Refusal, Stance, Tripped, Wait};
 
-/// How often an attempt whose look passed may lose a race before it is refused by the cap it lost.
-const ATTEMPTS: u32 = 8;
-
 /// The caps of gate 1 that bind one chain, with their cells, in evaluation order.
-#[derive(Debug)]
 pub struct GateOnePlan {
     items: Box<[Item]>,
     /// How many of them can refuse.
     hard: usize,
+    /// How many of them count.
+    counting: usize,
+    takers: Arc<Takers>,
 }
 
 #[derive(Debug)]
@@ -83,7 +89,11 @@ enum Permit {
 }
 
 impl GateOnePlan {
-    pub(super) fn new(selected: &Selected, cell: impl Fn(&Instance) -> Cell) -> GateOnePlan {
+    pub(super) fn new(
+        selected: &Selected,
+        takers: Arc<Takers>,
+        cell: impl Fn(&Instance) -> Cell,
+    ) -> GateOnePlan {
         let items: Box<[Item]> = selected
             .0
             .iter()
@@ -95,7 +105,8 @@ impl GateOnePlan {
             })
             .collect();
         let hard = items.iter().filter(|item| item.stance == Stance::Hard).count();
-        GateOnePlan { items, hard }
+        let counting = items.iter().filter(|item| item.stance != Stance::Skipped).count();
+        GateOnePlan { items, hard, counting, takers }
     }
 
     /// The plan's instances, in evaluation order; those off or suspended too.
@@ -106,20 +117,21 @@ impl GateOnePlan {
     /// Admits one request under every cap, or under none.
     pub fn admit(self: &Arc<Self>, now: Now) -> GateOneVerdict {
         for attempt in 1.. {
+            let undone = self.takers.undone();
             if (self.hard > 1 || attempt > 1)
                 && let Some(refusal) = self.look(now)
             {
-                return GateOneVerdict::Refused(refusal);
+                if attempt >= ATTEMPTS || self.takers.still(undone) {
+                    return GateOneVerdict::Refused(refusal);
+                }
+                continue;
             }
-            let lost = match self.take(now) {
+            // A lost race names one cap of perhaps several, and may have been lost to one who gives back: looked at
+            // again, unless that was often enough.
+            match self.take(now) {
                 Ok(admission) => return GateOneVerdict::Admitted(admission),
-                Err(lost) => lost,
-            };
-            if attempt == ATTEMPTS {
-                let item = &self.items[lost];
-                let observed = item.cell.observed(now.monotonic, item.amount);
-                let over = OverAmount { observed, wait: Some(1) };
-                return GateOneVerdict::Refused(Refusal { tripped: vec![item.tripped(over)] });
+                Err(_) if attempt < ATTEMPTS => {}
+                Err(lost) => return GateOneVerdict::Refused(self.items[lost].lost(now.monotonic)),
             }
         }
         unreachable!("the last attempt returns")
@@ -148,6 +160,8 @@ impl GateOnePlan {
 
     /// Takes every item in order; on the first that refuses gives all back and names it.
     fn take(self: &Arc<Self>, now: Now) -> Result<Admission, usize> {
+        // Left after everything was taken, or given back.
+        let _underway = if self.counting > 1 { self.takers.enter() } else { None };
         let mut admission = Admission {
             plan: Arc::clone(self),
             taken: SmallVec::new(),
@@ -157,7 +171,13 @@ impl GateOnePlan {
         for (index, item) in self.items.iter().enumerate() {
             let permit = match item.stance {
                 Stance::Skipped => continue,
-                Stance::Hard => Some(item.admit(now.monotonic).ok_or(index)?),
+                Stance::Hard => match item.admit(now.monotonic) {
+                    Some(permit) => Some(permit),
+                    None => {
+                        self.give_back(admission);
+                        return Err(index);
+                    }
+                },
                 Stance::Shadow | Stance::Alert => item.admit(now.monotonic).or_else(|| {
                     admission.noted.push(index as u16);
                     item.record(now.monotonic)
@@ -168,6 +188,22 @@ impl GateOnePlan {
             }
         }
         Ok(admission)
+    }
+
+    /// Gives back what a lost race took, and says so to those who may have seen it.
+    #[cold]
+    fn give_back(&self, admission: Admission) {
+        let seen = !admission.taken.is_empty();
+        drop(admission);
+        if seen {
+            self.takers.undo();
+        }
+    }
+}
+
+impl fmt::Debug for GateOnePlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GateOnePlan").field("items", &self.items).finish_non_exhaustive()
     }
 }
 
@@ -203,6 +239,13 @@ impl Item {
                 (observed >= self.amount).then_some(OverAmount { observed, wait: None })
             }
         }
+    }
+
+    /// The refusal of one who was not faster: as the cap was then, full.
+    #[cold]
+    fn lost(&self, now: Monotonic) -> Refusal {
+        let full = OverAmount { observed: self.amount, wait: Some(1) };
+        Refusal { tripped: vec![self.tripped(self.over(now).unwrap_or(full))] }
     }
 
     /// `None` for a gauge, which has no rate.
