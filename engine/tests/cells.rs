@@ -291,6 +291,103 @@ fn token_bucket_edits_keep_the_usage_and_refunds_take_no_one_elses() {
     assert!(other.admit(0, 1).is_some(), "what was just taken is wholly given back");
 }
 
+/// Ticks of a token bucket in a period, and its units in a request.
+const TICKS: u64 = 16_384;
+
+/// A token bucket as the list of what came: its level is found by going through all of it again.
+#[derive(Default)]
+struct Meter(Vec<(u64, Came)>);
+
+#[derive(Copy, Clone, PartialEq, Eq)]
+enum Came {
+    Admitted,
+    Recorded,
+}
+
+impl Meter {
+    fn level(&self, at: u64, amount: u64) -> u64 {
+        let (mut level, mut then) = (0, 0);
+        for (tick, came) in &self.0 {
+            level = u64::saturating_sub(level, (tick - then) * amount);
+            then = *tick;
+            level = match came {
+                Came::Admitted => level + TICKS,
+                // Twice the amount is the end, but what is there already stays.
+                Came::Recorded => level.max((level + TICKS).min(2 * amount * TICKS)),
+            };
+        }
+        level.saturating_sub((at - then) * amount)
+    }
+}
+
+/// One that enforces and one that observes, mixed: the figures are those of the list at every tick.
+#[test]
+fn token_bucket_counts_what_it_only_observes_up_to_twice_the_amount() {
+    let mut bounded = 0;
+    for seed in 0..400 {
+        let mut seeded = Seeded::new(seed);
+        let amount = *seeded.pick(&[1, 2, 3, 7, 100, 5_000]);
+        let bucket = TokenBucket::new(TICKS);
+        let (mut meter, mut at) = (Meter::default(), 0);
+        for step in 0..400 {
+            let about = || format!("seed {seed} step {step}: {amount} at {at}");
+            let level = meter.level(at, amount);
+            match seeded.below(8) {
+                0..4 => {
+                    assert!(bucket.record(at, amount).is_some(), "{}", about());
+                    meter.0.push((at, Came::Recorded));
+                    bounded += u64::from(level + TICKS > 2 * amount * TICKS);
+                }
+                4 | 5 => {
+                    let fits = level + TICKS <= amount * TICKS;
+                    assert_eq!(bucket.admit(at, amount).is_some(), fits, "{}", about());
+                    meter.0.extend(fits.then_some((at, Came::Admitted)));
+                }
+                _ => at += *seeded.pick(&[1, 7, TICKS / amount, TICKS / 9, TICKS, 3 * TICKS]),
+            }
+            let level = meter.level(at, amount);
+            assert!(level <= 2 * amount * TICKS);
+            let observed = bucket.level(at, amount).observed;
+            assert_eq!(observed, level.div_ceil(TICKS), "seed {seed} step {step}: {amount} at {at}");
+        }
+    }
+    assert!(bounded > 1_000, "{bounded} records were at the bound");
+}
+
+/// However long it was only observed, once enforced it refuses for a period and what one request takes to drain.
+#[test]
+fn token_bucket_that_was_overloaded_while_it_observed_refuses_for_one_period() {
+    for (amount, requests, periods) in
+        [(1, 1_000, 1), (1, 3, 50), (10, 11, 1), (10, 11, 1_000), (10, 10_000, 3), (600, 6_000, 40)]
+    {
+        let bucket = TokenBucket::new(TICKS * 1_000);
+        let period = TICKS * 1_000;
+        for number in 0..requests * periods {
+            assert!(bucket.record(number * period / requests, amount).is_some());
+        }
+        let (end, about) = (periods * period, format!("{requests} a period against {amount}, for {periods}"));
+        let observed = bucket.level(end, amount).observed;
+        assert!(observed <= 2 * amount, "{about}: {observed} observed");
+        let wait = bucket.over(end, amount).map_or(0, |over| over.wait.expect("it drains"));
+        let longest = period + period.div_ceil(amount) + 1_000;
+        assert!(wait <= longest, "{about}: {wait} ns of {longest}");
+        assert!(bucket.admit(end + wait, amount).is_some(), "{about}");
+    }
+}
+
+/// What a bounded record did not put in is not taken out for it.
+#[test]
+fn token_bucket_gives_back_only_what_a_record_put_in() {
+    let bucket = TokenBucket::new(TICKS);
+    let drips: Vec<_> = (0..9).map(|_| bucket.record(0, 3).expect("no bound refuses")).collect();
+    let mut figures = Vec::new();
+    for drip in drips.into_iter().rev() {
+        bucket.refund(0, drip);
+        figures.push(bucket.level(0, 3).observed);
+    }
+    assert_eq!(figures, [6, 6, 6, 5, 4, 3, 2, 1, 0]);
+}
+
 /// A thread whose reading of the clock is old counts at the newest anyone has seen: what drained since does not drain twice.
 #[test]
 fn token_bucket_counts_a_late_thread_where_time_is_now() {

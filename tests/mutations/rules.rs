@@ -86,7 +86,7 @@ pub const MUTATIONS: &[Mutation] = &[
         rule: "a refund into a token bucket takes no more than has not drained",
         broken: "it takes a whole request, whoever put it in",
         file: "engine/src/cells/token_bucket.rs",
-        text: "let left = drip.level.saturating_sub(drained).min(PARTS);",
+        text: "let left = drip.level.saturating_sub(drained).min(drip.put.into());",
         instead: "let left = if drained > 0 { PARTS } else { drip.level.min(PARTS) };",
         tool: Plain,
         test: ("cells", "token_bucket_edits_keep_the_usage_and_refunds_take_no_one_elses"),

@@ -5,12 +5,17 @@
 //! counts 1/16384 of a request, so a tick drains exactly `amount` units and no division is ever rounded. The word is
 //! `tick (26 bits) | level (38)`. The tick wraps after 4096 periods, so a longer silence is told by `head`, which does not.
 //!
+//! What only observes ([`TokenBucket::record`]) counts beyond the amount, up to twice the amount and no further: a full
+//! bucket, and a debt of one more. A window forgets what came more than a period ago, and so does this: whatever piled
+//! up under `shadow` or `alert_only` is worth one period of refusals when the limit is enforced, not as many as the
+//! overload lasted, and `observed` stays a figure that one can read.
+//!
 //! Rejected: GCRA's own word, the theoretical arrival time. It is a *time*, so an edit of the amount would turn one
 //! request used of 1 into ten used of 10; here the level is in requests and an edit keeps the usage. A lock around
 //! level and time: a core that is put to sleep would stop the others.
 //!
-//! Invariants: level <= amount x 16384 after any admission under that amount. An edited amount drains from the last
-//! admission on. Amounts above 2^23 a period count as 2^23.
+//! Invariants: level <= amount x 16384 after any admission under that amount; a record under it never raises the level
+//! above twice that. An edited amount drains from the last admission on. Amounts above 2^23 a period count as 2^23.
 
 use crate::cells::ring::{Level, OverAmount};
 use crate::sync::{AtomicU64, Ordering};
@@ -23,12 +28,16 @@ const TICK_MASK: u64 = (1 << (64 - LEVEL_BITS)) - 1;
 /// The level has room for twice as many requests as this.
 const LARGEST_AMOUNT: u64 = 1 << 23;
 
-/// What an admission needs to be given back: when it came, and how full the bucket was just after it.
+/// What an admission needs to be given back: when it came, how full the bucket was just after it, and how much of that
+/// it put in, which is less than a request only where the debt is bounded.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub struct Drip {
     tick: u64,
     level: u64,
-    amount: u64,
+    /// At most 2^23.
+    amount: u32,
+    /// At most 2^14.
+    put: u32,
 }
 
 /// The meter; see the module's text.
@@ -56,17 +65,20 @@ impl TokenBucket {
         })
     }
 
-    /// Counts one request whatever the level: for limits that only observe.
+    /// Counts one request whatever the level, up to the amount once more than fits: for limits that only observe.
     pub fn record(&self, now: u64, amount: u64) -> Option<Drip> {
-        self.change(now, amount.min(LARGEST_AMOUNT), |level| Some((level + PARTS).min(LEVEL_MASK)))
+        let amount = amount.min(LARGEST_AMOUNT);
+        let most = (2 * PARTS * amount.max(1)).min(LEVEL_MASK);
+        self.change(now, amount, |level| Some(level.max((level + PARTS).min(most))))
     }
 
     /// Gives one admission back, as far as it has not drained since: what others put in is never taken out.
     pub fn refund(&self, now: u64, drip: Drip) {
-        self.change(now, drip.amount, |level| {
+        let amount = u64::from(drip.amount);
+        self.change(now, amount, |level| {
             let tick = self.head.load(Ordering::Acquire).max(drip.tick);
-            let drained = (tick - drip.tick).saturating_mul(drip.amount);
-            let left = drip.level.saturating_sub(drained).min(PARTS);
+            let drained = (tick - drip.tick).saturating_mul(amount);
+            let left = drip.level.saturating_sub(drained).min(drip.put.into());
             (left > 0).then(|| level.saturating_sub(left))
         });
     }
@@ -125,7 +137,10 @@ impl TokenBucket {
             };
             let wanted = ((tick & TICK_MASK) << LEVEL_BITS) | level;
             match self.word.compare_exchange_weak(word, wanted, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => return Some(Drip { tick, level, amount }),
+                Ok(_) => {
+                    let put = level.saturating_sub(left) as u32;
+                    return Some(Drip { tick, level, amount: amount as u32, put });
+                }
                 Err(other) => {
                     word = other;
                     near = self.head.load(Ordering::Acquire);
