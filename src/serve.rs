@@ -9,7 +9,8 @@ use std::time::Duration;
 use control::management::Publish;
 use control::plane::{Plane, Setup};
 use control::start::{Prepared, StartError, config_path, prepare};
-use engine::Report;
+use engine::{CounterMark, Report, Units};
+use jiff::Timestamp;
 use net::{Gateway, Publisher};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -76,7 +77,10 @@ impl Running {
         // The control plane starts first: what it needs may be in use, and nothing may be admitted before it runs.
         let publisher = Arc::new(OnceLock::<Publisher>::new());
         let publish = publish(&publisher, wiring);
-        let setup = Setup { in_force, store, lock, actor: actor() };
+        let now = Timestamp::now();
+        let is_open = |mark: &&CounterMark| mark.set_aside() > Units(0) && !mark.is_over(now);
+        let recovered = counters.iter().filter(is_open).cloned().collect();
+        let setup = Setup { in_force, store, lock, recovered, actor: actor() };
         let plane = Plane::start(setup, publish, written)?;
         let gateway = Gateway::start(&settings, snapshot, keys, counters, &reports).map_err(|error| {
             StartError::new(format!("listen: cannot serve on {}: {error}", settings.listen))
@@ -105,6 +109,7 @@ impl Running {
 fn publish(publisher: &Arc<OnceLock<Publisher>>, wiring: Arc<Wiring>) -> Publish {
     let (for_keys, for_ruleset) = (publisher.clone(), publisher.clone());
     let (for_config, for_probe) = (publisher.clone(), publisher.clone());
+    let for_journal = publisher.clone();
     Publish {
         keys: Box::new(move |keys| for_keys.wait().publish_keys(keys)),
         ruleset: Box::new(move |ruleset| for_ruleset.wait().publish_ruleset(ruleset)),
@@ -113,6 +118,7 @@ fn publish(publisher: &Arc<OnceLock<Publisher>>, wiring: Arc<Wiring>) -> Publish
             let snapshot = wiring.snapshot(config)?;
             Ok(Box::new(move |ruleset| publisher.wait().publish(snapshot(ruleset))))
         }),
+        journal: Arc::new(move |news| for_journal.wait().journal(news)),
         probe: Box::new(move |probe| for_probe.wait().probe(probe, PROBE_PATIENCE)),
     }
 }

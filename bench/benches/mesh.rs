@@ -72,7 +72,7 @@ fn round_trips(count: usize, sleeps: bool, iterations: u64) -> Duration {
     }
     let took = began.elapsed();
     stop.store(true, Ordering::Relaxed);
-    mesh.wake(OWNER);
+    mesh.ring(OWNER);
     owner.join().expect("the owner does not panic");
     took
 }

@@ -88,6 +88,16 @@ pub const CONTROL_LINE_BYTES: usize = 8 << 10;
 /// Bytes of a path that a Unix socket address can hold (108 with the closing NUL).
 pub const SOCKET_PATH_BYTES: usize = 107;
 
+/// Milliseconds between two syncs of the database while counters are written: what a power cut may take, where a killed
+/// process loses nothing.
+pub const SYNC_PERIOD_MS: u64 = 1_000;
+
+/// Bytes of the write-ahead log beyond which writers wait until it is begun anew: a minute of the busiest writing.
+pub const WAL_BYTES: u64 = 64 << 20;
+
+/// Counters of a crash that one audit row lists; all are counted.
+pub const RECOVERED_LISTED: usize = 100;
+
 /// Milliseconds between two attempts to write counters that could not be written.
 pub const MARKS_RETRY_MS: u64 = 500;
 

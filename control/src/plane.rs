@@ -1,8 +1,8 @@
-//! The control plane while the gateway runs: two threads of its own, never waited for by a request.
+//! The control plane while the gateway runs: three threads of its own, never waited for by a request.
 //!
 //! - `control` runs a small tokio runtime with the management listener, the control socket and the watch on the config
 //!   file. What they are asked to do is done by [`crate::management`], on threads that may wait for the disk.
-//! - `writer` takes what the cores report and writes it ([`crate::writer`]).
+//! - `writer` takes what the cores report and writes it, `sync` puts it on the disk ([`crate::writer`]).
 //!
 //! Stopping is in order: the caller has drained the data plane, so the last marks are in the channel; they are
 //! written, the write-ahead log is folded into the database, the socket is removed, the folder's lock is given up.
@@ -11,11 +11,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use engine::{Kid, Report};
+use engine::{CounterMark, Kid, Report};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::oneshot;
@@ -35,6 +35,8 @@ pub struct Setup {
     pub store: Store,
     /// The folder's lock.
     pub lock: DataDirLock,
+    /// Counters that resume above what they are known to have counted.
+    pub recovered: Vec<CounterMark>,
     /// Who starts the server, for the audit trail.
     pub actor: String,
 }
@@ -45,6 +47,9 @@ pub struct Plane {
     stop_control: oneshot::Sender<()>,
     counters: JoinHandle<Result<(), StartError>>,
     stop_counters: Arc<AtomicBool>,
+    sync: JoinHandle<()>,
+    /// Dropped to stop it.
+    stop_sync: Sender<()>,
     address: SocketAddress,
     management: Arc<Management>,
     _lock: DataDirLock,
@@ -56,20 +61,35 @@ impl Plane {
     /// # Errors
     /// An address that cannot be bound, a database that cannot be opened a second time.
     pub fn start(setup: Setup, publish: Publish, reports: Receiver<Report>) -> Result<Plane, StartError> {
-        let Setup { in_force, store, lock, actor } = setup;
+        let Setup { in_force, store, lock, recovered, actor } = setup;
         let config = Arc::clone(&in_force.config);
         let address = SocketAddress::of(&config.data_dir).map_err(|error| socket_error(&config, &error))?;
         let listeners = Listeners::bind(&config, &address)?;
+        let (tell, tell_synced) = (Arc::clone(&publish.journal), Arc::clone(&publish.journal));
         let management = Management::new(Store::open(&config.data_dir)?, in_force, publish);
         let management = Arc::new(management);
         let (stop_control, stopped) = oneshot::channel();
         let managed = Arc::clone(&management);
-        let control = spawn("control", move || serve(managed, listeners, stopped, &actor))?;
+        let control = spawn("control", move || serve(managed, listeners, stopped, &actor, &recovered))?;
         let stop_counters = Arc::new(AtomicBool::new(false));
         let stop = Arc::clone(&stop_counters);
         let board = Arc::clone(management.board());
-        let counters = spawn("writer", move || writer::run(store, &reports, &stop, &board))?;
-        Ok(Plane { control, stop_control, counters, stop_counters, address, management, _lock: lock })
+        let health = Arc::new(writer::Health::default());
+        let (synced, syncing) = (Store::open(&config.data_dir)?, Arc::clone(&health));
+        let (stop_sync, until) = channel();
+        let sync = spawn("sync", move || writer::sync(&synced, &until, &syncing, &*tell_synced))?;
+        let counters = spawn("writer", move || writer::run(store, &reports, &stop, &board, &health, &*tell))?;
+        Ok(Plane {
+            control,
+            stop_control,
+            counters,
+            stop_counters,
+            sync,
+            stop_sync,
+            address,
+            management,
+            _lock: lock,
+        })
     }
 
     /// Reloads because the process was told to; what comes of it is logged and audited.
@@ -89,9 +109,12 @@ impl Plane {
         if let Err(error) = std::fs::remove_file(&self.address.path) {
             tracing::debug!(%error, "the control socket was gone already");
         }
+        drop(self.stop_sync);
+        let synced = self.sync.join();
         self.stop_counters.store(true, Ordering::Release);
         let written = self.counters.join();
         control.map_err(|_| StartError::new("the control thread panicked"))?;
+        synced.map_err(|_| StartError::new("the sync thread panicked"))?;
         written.map_err(|_| StartError::new("the counters thread panicked"))?
     }
 }
@@ -143,13 +166,19 @@ fn bind_socket(path: &Path) -> std::io::Result<std::os::unix::net::UnixListener>
     Ok(listener)
 }
 
-fn serve(management: Arc<Management>, listeners: Listeners, stopped: oneshot::Receiver<()>, actor: &str) {
+fn serve(
+    management: Arc<Management>,
+    listeners: Listeners,
+    stopped: oneshot::Receiver<()>,
+    actor: &str,
+    recovered: &[CounterMark],
+) {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return tracing::error!(%error, "the control runtime cannot start"),
     };
     let token = management.config().admin.as_ref().and_then(|admin| admin.token.clone());
-    management.begin(actor);
+    management.begin(actor, recovered);
     runtime.block_on(async move {
         if let (Some(listener), Some(token)) = (listeners.admin, token) {
             let router = admin::router(Arc::clone(&management), &token);

@@ -1,5 +1,9 @@
-//! The thread that writes what the cores report: counters as they stand, usage as it adds up. One transaction a batch
-//! and kind. What they measure goes to the board of metrics.
+//! The thread that writes what the cores report: counters as they stand, usage as it adds up. One transaction for all
+//! that has come, and kind; counters first, because requests may wait for them, and the cores are told as soon as they
+//! are written. What they measure goes to the board of metrics.
+//!
+//! Nothing here waits for a sync: that is done beside it, once a second, by [`sync`]. A killed process loses nothing that
+//! was committed; a failed sync is told to the cores like a failed write.
 //!
 //! What cannot be written (a full disk) is kept, merged by identity, and tried again, so that memory is bounded by the
 //! number of counters and of usage rows, not by how long the trouble lasts.
@@ -9,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-use engine::{CounterMark, Report, UsageKey, UsageSum};
+use engine::{CoreId, CounterMark, JournalNews, MarkNumber, Report, UsageKey, UsageSum};
 
 use crate::bounds;
 use crate::metrics::Board;
@@ -21,6 +25,19 @@ use crate::store::Store;
 struct Unwritten {
     counters: HashMap<CounterIdentity, CounterMark>,
     usage: HashMap<UsageKey, UsageSum>,
+    /// The newest batch of each core that is in `counters`.
+    batches: HashMap<CoreId, MarkNumber>,
+}
+
+/// How the cores are told.
+pub type Tell = dyn Fn(&JournalNews) + Send + Sync;
+
+/// How the database fares, as the writer and the syncer see it together.
+#[derive(Default)]
+pub struct Health {
+    /// Something was committed since the last sync.
+    unsynced: AtomicBool,
+    sync_failed: AtomicBool,
 }
 
 type CounterIdentity = (String, String, [Option<String>; 3], String, String);
@@ -29,7 +46,10 @@ impl Unwritten {
     fn add(&mut self, report: Report, board: &Board) {
         match report {
             Report::Metrics(metrics) => board.add(&metrics),
-            Report::Counters(marks) => marks.into_iter().for_each(|mark| self.add_counter(mark)),
+            Report::Marks(core, batch) => {
+                self.batches.insert(core, batch.number);
+                batch.marks.into_iter().for_each(|mark| self.add_counter(mark));
+            }
             Report::Usage(rows) => {
                 for row in rows {
                     self.usage.entry(row.key).or_default().add(&row.sum);
@@ -48,13 +68,21 @@ impl Unwritten {
     }
 
     /// Writes what it can and keeps the rest.
-    fn write(&mut self, store: &mut Store, board: &Board) {
+    fn write(&mut self, store: &mut Store, board: &Board, health: &Health, tell: &Tell) {
         let mut failed = false;
         if !self.counters.is_empty() {
             match store.write_counters(self.counters.values()) {
-                Ok(()) => self.counters.clear(),
+                Ok(()) => {
+                    self.counters.clear();
+                    health.unsynced.store(true, Ordering::Release);
+                    tell(&JournalNews::Written(self.batches.drain().collect()));
+                    if health.sync_failed.load(Ordering::Acquire) {
+                        tell(&JournalNews::Failing);
+                    }
+                }
                 Err(error) => {
                     failed = true;
+                    tell(&JournalNews::Failing);
                     tracing::error!(%error, counters = self.counters.len(), "counters are not written");
                 }
             }
@@ -85,7 +113,10 @@ pub fn run(
     reports: &Receiver<Report>,
     stop: &AtomicBool,
     board: &Board,
+    health: &Health,
+    tell: &Tell,
 ) -> Result<(), StartError> {
+    store.never_checkpoint()?;
     let mut unwritten = Unwritten::default();
     loop {
         let stopping = stop.load(Ordering::Acquire);
@@ -100,12 +131,36 @@ pub fn run(
         while let Ok(report) = reports.try_recv() {
             unwritten.add(report, board);
         }
-        unwritten.write(&mut store, board);
+        unwritten.write(&mut store, board, health, tell);
         if ended {
             return finish(&store, &unwritten);
         }
         if !unwritten.is_empty() {
             std::thread::sleep(Duration::from_millis(bounds::MARKS_RETRY_MS));
+        }
+    }
+}
+
+/// Syncs the database every so often while something is written, until `stop` is dropped.
+pub fn sync(store: &Store, stop: &Receiver<()>, health: &Health, tell: &Tell) {
+    let period = Duration::from_millis(bounds::SYNC_PERIOD_MS);
+    while stop.recv_timeout(period) == Err(RecvTimeoutError::Timeout) {
+        if !health.unsynced.swap(false, Ordering::AcqRel) {
+            continue;
+        }
+        match store.sync() {
+            Ok(()) => {
+                if health.sync_failed.swap(false, Ordering::AcqRel) {
+                    tracing::info!("the database can be synced again");
+                    tell(&JournalNews::Written(Vec::new()));
+                }
+            }
+            Err(error) => {
+                health.unsynced.store(true, Ordering::Release);
+                health.sync_failed.store(true, Ordering::Release);
+                tracing::error!(%error, "counters may be lost in a power cut");
+                tell(&JournalNews::Failing);
+            }
         }
     }
 }
@@ -120,3 +175,6 @@ fn finish(store: &Store, unwritten: &Unwritten) -> Result<(), StartError> {
     }
     Ok(store.checkpoint()?)
 }
+
+#[cfg(test)]
+mod tests;

@@ -57,11 +57,11 @@ pub use limits::{
 pub use metrics::{Exchanges, Gauges, Histogram, LimitEvents, Metrics, Notice, Outcome};
 pub use money::{MoneyError, PicoUsd, TokenPrice};
 pub use prices::{ModelPrice, PriceBook};
-pub use report::{Probe, ProbeAnswer, Report, UsageKey, UsageRow, UsageSum};
+pub use report::{JournalNews, Probe, ProbeAnswer, Report, UsageKey, UsageRow, UsageSum};
 pub use resolve::{Instance, Selected};
 pub use routing::{Api, ProviderId, Route, Routes};
 pub use ruleset::{CompileError, DroppedOverride, Override, Ruleset};
-pub use shard::{CounterMark, Shard};
+pub use shard::{CounterMark, MarkNumber, Marks, Shard};
 pub use tenancy::{Chain, Level, NodeId, Tree};
 pub use time::{DurationError, Monotonic, Now, Span};
 pub use units::{Requests, Tokens, Units};

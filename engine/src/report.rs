@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use crate::counter_identity::CoreId;
 use crate::gates::Estimate;
 use crate::identity::Kid;
 use crate::limits::Gate;
@@ -11,7 +12,7 @@ use crate::metrics::Metrics;
 use crate::money::PicoUsd;
 use crate::resolve::Instance;
 use crate::routing::ProviderId;
-use crate::shard::CounterMark;
+use crate::shard::{MarkNumber, Marks};
 use crate::tenancy::{Chain, NodeId};
 use crate::units::Tokens;
 use crate::verdict::{Reading, Refusal};
@@ -19,12 +20,21 @@ use crate::verdict::{Reading, Refusal};
 /// One message of a core.
 #[derive(Debug)]
 pub enum Report {
-    /// Calendar counters that changed, each as it stands now.
-    Counters(Vec<CounterMark>),
+    /// A batch of a core's marks. Requests may wait until it is written.
+    Marks(CoreId, Marks),
     /// What exchanges used since the last report, rolled up.
     Usage(Vec<UsageRow>),
     /// What the core measured since its last report. Boxed: it is large beside the others, and rare.
     Metrics(Box<Metrics>),
+}
+
+/// How the writing of marks goes: the control plane's word to the cores.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum JournalNews {
+    /// Each core's marks are written up to that batch.
+    Written(Vec<(CoreId, MarkNumber)>),
+    /// Marks cannot be written.
+    Failing,
 }
 
 /// What identifies one row of a roll-up. A row of the same identity may be reported again: they add up.

@@ -23,6 +23,8 @@ pub struct Reading {
     pub estimated: bool,
     /// Part of what was used had no price and is not in `observed`.
     pub unpriced: bool,
+    /// Part of `observed` that a crash left open: it was set aside to be spent, and may not have been.
+    pub uncertain: Units,
     /// End of the current window; only calendar counters have one.
     pub resets_at: Option<Timestamp>,
 }
@@ -50,7 +52,8 @@ pub enum Cause {
     HeldOnly,
     /// The model has no price, and the limit fails closed (SPEC §4.8).
     Unpriced,
-    /// The cap could not be evaluated, and the limit fails closed: its shard has no room for another counter.
+    /// The cap could not be evaluated, and the limit fails closed: its shard has no room for another counter,
+    /// or what it counts cannot be written down.
     Unavailable,
 }
 

@@ -75,6 +75,9 @@ pub const INTERIM_ANSWERS: usize = 8;
 /// A wall clock further away than this from where elapsed time puts it was stepped, not slewed: slewing moves it by
 /// half a millisecond a second, and it is looked at several times a second.
 pub const CLOCK_STEP: Duration = Duration::from_secs(2);
+/// How long a request waits for its mark to be written before the journal counts as failing: a disk that is merely slow
+/// syncs within a second.
+pub const JOURNAL_PATIENCE: Duration = Duration::from_secs(2);
 /// How often a core hands its changed counters to the journal and lets overdue holds go.
 pub const UPKEEP_PERIOD: Duration = Duration::from_millis(250);
 /// Every so many of those rounds (five seconds) dead pooled connections are closed and idle cells let go: both only

@@ -19,12 +19,13 @@ use engine::CoreId;
 use engine::KeyRing;
 use engine::cells::CellTable;
 use engine::gates::{Answer, Ask, Conjunction, Estimate, GateTwoPlan, Reservation, ReservationId, Step};
-use engine::shard::{CounterMark, Shard};
-use engine::verdict::{Reading, Refusal};
-use engine::{Gauges, Now, Report, Span, UsageSum};
+use engine::shard::{CounterMark, MarkNumber, Marks, Shard};
+use engine::verdict::{Cause, Reading, Refusal, Tripped};
+use engine::{Gauges, JournalNews, Now, Report, Span, UsageSum};
 
-use crate::bounds::{EXCHANGE_BOUND, HOLD_MARGIN, ROUNDS_A_SWEEP, UPKEEP_PERIOD};
+use crate::bounds::{EXCHANGE_BOUND, HOLD_MARGIN, JOURNAL_PATIENCE, ROUNDS_A_SWEEP, UPKEEP_PERIOD};
 use crate::clock::Clock;
+use crate::journal::Journal;
 use crate::mesh::{Mesh, Parcel, Post, Ticket};
 use crate::meter::Meter;
 use crate::plans::Armed;
@@ -45,6 +46,8 @@ pub struct Shared {
     pub cells: Arc<CellTable>,
     /// The rings between cores.
     pub mesh: Arc<Mesh>,
+    /// How far the marks of all cores are written.
+    pub journal: Journal,
     /// The threads beside the cores.
     pub offload: Offload,
     /// What is asked from outside the cores.
@@ -88,6 +91,8 @@ pub struct Core {
     snapshots: RefCell<Cache<Arc<ArcSwap<Snapshot>>, Arc<Snapshot>>>,
     keys: RefCell<Cache<Arc<ArcSwap<KeyRing>>, Arc<KeyRing>>>,
     armed: RefCell<Rc<Armed>>,
+    /// Who waits for news of the journal.
+    for_journal: RefCell<Vec<Waker>>,
     idle: RefCell<HashSet<RawFd>>,
     connections: Cell<usize>,
     tally: RefCell<Tally>,
@@ -130,6 +135,7 @@ impl Core {
             snapshots: RefCell::new(Cache::new(shared.snapshot.clone())),
             keys: RefCell::new(Cache::new(shared.keys.clone())),
             armed: RefCell::new(Rc::new(armed)),
+            for_journal: RefCell::default(),
             idle: RefCell::default(),
             connections: Cell::new(0),
             tally: RefCell::default(),
@@ -188,8 +194,9 @@ impl Core {
                     }
                 }
                 Step::Admitted(reservation) => {
+                    let verdict = self.covered(reservation).await;
                     wait.over();
-                    return GateTwoVerdict::Admitted(reservation);
+                    return verdict;
                 }
                 Step::Refused(refusal) => {
                     wait.over();
@@ -198,6 +205,80 @@ impl Core {
             }
         }
     }
+
+    // ---- journal ---------------------------------------------------------------------------------------
+
+    /// An admitted request spends only what is written down already; if that cannot be, `fail` decides (SPEC §3, §4.9).
+    async fn covered(&self, reservation: Reservation) -> GateTwoVerdict {
+        let batches = reservation.written_after();
+        if self.shared.journal.has(batches) || self.is_written(batches).await {
+            return GateTwoVerdict::Admitted(reservation);
+        }
+        let closed: Vec<_> =
+            reservation.closed_without_journal().map(|(place, cap)| (place, cap.clone())).collect();
+        if closed.is_empty() {
+            return GateTwoVerdict::Admitted(reservation);
+        }
+        let plan = reservation.plan().clone();
+        self.tell(reservation.void());
+        let readings = self.read(&plan).await;
+        let tripped = closed.into_iter().map(|(place, instance)| {
+            let Reading { observed, held, resets_at, .. } = readings[place];
+            Tripped {
+                instance,
+                observed,
+                held,
+                resets_at,
+                wait: engine::Wait::SOON,
+                cause: Cause::Unavailable,
+            }
+        });
+        GateTwoVerdict::Refused(Refusal { tripped: tripped.collect() })
+    }
+
+    /// Waits until these batches are written; `false` if the journal fails, or takes too long.
+    async fn is_written(&self, batches: &[(CoreId, MarkNumber)]) -> bool {
+        let journal = &self.shared.journal;
+        let waiting = poll_fn(|context| {
+            self.for_journal.borrow_mut().push(context.waker().clone());
+            journal.await_news(self.id);
+            if journal.has(batches) {
+                return Poll::Ready(true);
+            }
+            if journal.is_failing() { Poll::Ready(false) } else { Poll::Pending }
+        });
+        match rt::within(JOURNAL_PATIENCE, waiting).await {
+            Ok(written) => written,
+            Err(_) => {
+                error!("the journal is not written in time: limits that fail closed refuse, others admit");
+                journal.take(&JournalNews::Failing);
+                journal.has(batches)
+            }
+        }
+    }
+
+    /// Wakes those who wait for news of the journal.
+    fn hear_journal(&self) {
+        let waiting = std::mem::take(&mut *self.for_journal.borrow_mut());
+        waiting.into_iter().for_each(Waker::wake);
+    }
+
+    /// Hands out the marks that requests wait for, or soon will.
+    fn hand_out_urgent(&self) {
+        if self.shard.borrow().has_urgent_marks() {
+            let batch = self.shard.borrow_mut().take_urgent_marks();
+            self.hand_out(batch);
+        }
+    }
+
+    fn hand_out(&self, batch: Marks) {
+        if !batch.marks.is_empty() {
+            // The control plane ends after the cores do; once it is gone there is nobody left to tell.
+            let _ = self.reports.send(Report::Marks(self.id, batch));
+        }
+    }
+
+    // ---- counters --------------------------------------------------------------------------------------
 
     /// What each counter of the plan shows, in evaluation order. Counts nothing.
     pub async fn read(&self, plan: &Arc<GateTwoPlan>) -> Vec<Reading> {
@@ -236,6 +317,7 @@ impl Core {
         for (owner, ask) in asks {
             if owner == self.id {
                 let _ = self.shard.borrow_mut().apply(self.now(), ask);
+                self.hand_out_urgent();
             } else {
                 self.post.send(owner, Parcel::Ask { ticket: None, ask });
             }
@@ -248,6 +330,7 @@ impl Core {
         if owner == self.id {
             self.collect();
             let answer = self.shard.borrow_mut().apply(self.now(), ask);
+            self.hand_out_urgent();
             return answered.then_some(answer);
         }
         if answered {
@@ -295,16 +378,18 @@ impl Core {
                 }
             }
         });
+        self.hand_out_urgent();
     }
 
     /// Sleeps until another core has sent something, or the process begins to stop.
     pub async fn arrival(&self) {
         self.post.arrival().await;
+        self.hear_journal();
     }
 
     /// Waits for `span` or an arrival, whichever is first, and takes in what has come.
     pub async fn tick(&self, span: Duration) {
-        let _ = rt::first_of(self.post.arrival(), rt::sleep(span)).await;
+        let _ = rt::first_of(self.arrival(), rt::sleep(span)).await;
         self.collect();
     }
 
@@ -355,14 +440,18 @@ impl Core {
         }
     }
 
+    /// The last word of a core: its counters exactly as they stand, and what was used.
+    pub fn report_last(&self) {
+        let batch = self.shard.borrow_mut().take_last_marks();
+        self.hand_out(batch);
+        self.report();
+    }
+
     /// Sends what has changed and what was used since the last time to the control plane.
-    pub fn report(&self) {
-        let changed = self.shard.borrow_mut().take_marks();
+    fn report(&self) {
+        let batch = self.shard.borrow_mut().take_marks(self.now().monotonic);
+        self.hand_out(batch);
         let used = self.tally.borrow_mut().take();
-        // The control plane ends after the cores do; once it is gone there is nobody left to tell.
-        if !changed.is_empty() {
-            let _ = self.reports.send(Report::Counters(changed));
-        }
         if !used.is_empty() {
             let _ = self.reports.send(Report::Usage(used));
         }

@@ -13,12 +13,13 @@ use arc_swap::ArcSwap;
 use engine::CoreId;
 use engine::cells::CellTable;
 use engine::shard::CounterMark;
-use engine::{KeyRing, Probe, ProbeAnswer, Report, Ruleset};
+use engine::{JournalNews, KeyRing, Probe, ProbeAnswer, Report, Ruleset};
 use tracing::{error, info, warn};
 
 use crate::bounds::OFFLOAD_THREADS;
 use crate::clock::Clock;
 use crate::core::{Core, Shared};
+use crate::journal::Journal;
 use crate::mesh::Mesh;
 use crate::rt::{self, Acceptor, Offload};
 use crate::server;
@@ -51,13 +52,15 @@ impl Gateway {
         let count = settings.workers.max(1);
         let (listeners, address) = rt::bind_all(settings.listen, count)?;
         let clock = Clock::start();
+        let mesh = Mesh::new(count);
         let epoch_offset = clock.epoch_offset();
         let shared = Arc::new(Shared {
             snapshot: Arc::new(ArcSwap::from_pointee(snapshot)),
             keys: Arc::new(ArcSwap::new(keys)),
             cells: Arc::new(CellTable::new(epoch_offset)),
             epoch_offset,
-            mesh: Mesh::new(count),
+            journal: Journal::new(count, mesh.clone()),
+            mesh,
             offload: Offload::start(OFFLOAD_THREADS)?,
             questions: Questions::default(),
             clock,
@@ -121,7 +124,7 @@ impl Gateway {
     pub fn drain(self) {
         self.shared.draining.store(true, Ordering::SeqCst);
         for index in 0..self.cores.len() {
-            self.shared.mesh.wake(CoreId(index as u16));
+            self.shared.mesh.ring(CoreId(index as u16));
         }
         for core in self.cores {
             let _ = core.join();
@@ -151,6 +154,11 @@ impl Publisher {
     /// `patience`; `None` when none came.
     pub fn probe(&self, probe: Probe, patience: Duration) -> Option<ProbeAnswer> {
         visit::ask(&self.shared, probe, patience)
+    }
+
+    /// How the writing of marks goes: what requests wait for that spend ahead of what is written.
+    pub fn journal(&self, news: &JournalNews) {
+        self.shared.journal.take(news);
     }
 
     /// Puts a new key ring in force at once.
@@ -190,5 +198,5 @@ async fn serve_core(core: Rc<Core>, listener: TcpListener) {
         warn!(core = core.id.0, left = core.connections(), "http.drain_timeout passed, exchanges are cut");
     }
     core.leave(cut).await;
-    core.report();
+    core.report_last();
 }

@@ -19,6 +19,7 @@ mod exchange;
 mod gateway;
 pub mod http1;
 pub mod identity;
+mod journal;
 pub mod json;
 pub mod mesh;
 mod meter;

@@ -42,7 +42,7 @@ pub fn ask(shared: &Shared, probe: Probe, patience: Duration) -> Option<ProbeAns
         }
         open.push_back((probe, sender));
     }
-    shared.mesh.wake(ANSWERS);
+    shared.mesh.ring(ANSWERS);
     receiver.recv_timeout(patience).ok()
 }
 

@@ -72,6 +72,7 @@ impl House {
                 });
                 Ok(ready)
             }),
+            journal: Arc::new(|_| ()),
             probe: Box::new(|_| Some(ProbeAnswer { caps: Vec::new(), refusal: None })),
         };
         let management = Arc::new(Management::new(store, in_force, publish));

@@ -15,7 +15,7 @@ mod reload;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use engine::{DroppedOverride, KeyRing, Kid, NodeId, Probe, ProbeAnswer, Ruleset};
+use engine::{CounterMark, DroppedOverride, KeyRing, Kid, NodeId, Probe, ProbeAnswer, Ruleset};
 use jiff::Timestamp;
 use serde_json::json;
 
@@ -23,7 +23,7 @@ use crate::config::Config;
 use crate::metrics::Board;
 use crate::start::StartError;
 use crate::store::{AuditEntry, RuntimePlane, Store};
-use crate::{arm, keys};
+use crate::{arm, bounds, keys};
 
 pub(crate) use reload::cut;
 pub use reload::{Fingerprint, ReloadRefused, Reloaded, Trigger};
@@ -42,6 +42,8 @@ pub struct Publish {
     pub ruleset: Box<dyn Fn(Arc<Ruleset>) + Send + Sync>,
     /// Readies all else of a new config: names are looked up, which takes time and may fail, and nothing changes yet.
     pub config: Box<ReadyConfig>,
+    /// How the writing of marks goes.
+    pub journal: Arc<crate::writer::Tell>,
     /// Asks what one request would meet; `None` when the cores did not answer in time.
     pub probe: Box<dyn Fn(Probe) -> Option<ProbeAnswer> + Send + Sync>,
 }
@@ -131,7 +133,10 @@ impl Management {
     }
 
     /// What follows a start: keys that changed meanwhile are published, and the start is audited.
-    pub fn begin(&self, actor: &str) {
+    ///
+    /// `recovered` are counters that resume above what they are known to have counted, because the last run ended without
+    /// a stop; they are told of, and audited.
+    pub fn begin(&self, actor: &str, recovered: &[CounterMark]) {
         let mut state = self.state();
         if let Err(error) = state.take_changed_keys(&self.publish) {
             tracing::error!(%error, "keys that changed during the start are not published");
@@ -150,6 +155,9 @@ impl Management {
         };
         if let Err(error) = state.store.audit(&entry) {
             tracing::error!(%error, "the start is not audited");
+        }
+        if !recovered.is_empty() {
+            state.audit_recovered(actor, recovered);
         }
     }
 
@@ -189,6 +197,38 @@ impl State {
             "suspended": self.runtime.suspended,
             "keys": self.keys.len(),
         })
+    }
+
+    /// The last run was killed: its counters resume where they may have come to. The rest of the window is that much
+    /// smaller, which somebody may want to know.
+    fn audit_recovered(&mut self, actor: &str, recovered: &[CounterMark]) {
+        let count = recovered.len();
+        tracing::warn!(
+            counters = count,
+            "the last run did not stop in order: they resume at their high water"
+        );
+        let listed = recovered.iter().take(bounds::RECOVERED_LISTED).map(|mark| {
+            json!({
+                "limit_id": mark.limit_id,
+                "node": mark.node,
+                "dims": [mark.model, mark.provider, mark.endpoint],
+                "observed": mark.observed.0.to_string(),
+                "uncertain": mark.set_aside().0.to_string(),
+            })
+        });
+        let entry = AuditEntry {
+            at: Timestamp::now(),
+            actor,
+            action: "counters.recover",
+            target: "counters",
+            node: None,
+            before: None,
+            after: Some(json!({ "counters": count, "listed": listed.collect::<Vec<_>>() })),
+            result: "done",
+        };
+        if let Err(error) = self.store.audit(&entry) {
+            tracing::error!(%error, "the recovery of counters is not audited");
+        }
     }
 
     /// Publishes the keys that the database has otherwise than the ring: their `keys mint` or `keys revoke` found no

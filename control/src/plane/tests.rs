@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Mutex;
 use std::sync::mpsc::{Sender, channel};
 
-use engine::{CounterMark, KeyRing, Report, Ruleset, Units, WindowIndex};
+use engine::{CoreId, CounterMark, KeyRing, MarkNumber, Marks, Report, Ruleset, Units, WindowIndex};
 use jiff::Timestamp;
 
 use super::*;
@@ -28,6 +28,7 @@ fn deaf() -> Publish {
         keys: Box::new(|_| ()),
         ruleset: Box::new(|_| ()),
         config: Box::new(|_| Ok(Box::new(|_| ()))),
+        journal: Arc::new(|_| ()),
         probe: Box::new(|_| None),
     }
 }
@@ -71,7 +72,7 @@ impl House {
             ruleset: Box::new(move |ruleset| rulesets.lock().expect("a lock").push(ruleset)),
             ..deaf()
         };
-        let setup = Setup { in_force, store, lock, actor: "test".to_owned() };
+        let setup = Setup { in_force, store, lock, recovered: Vec::new(), actor: "test".to_owned() };
         self.plane = Some(Plane::start(setup, publish, receiver).expect("started"));
         self.marks = Some(sender);
         counters
@@ -114,6 +115,8 @@ fn mark(limit_id: &str, window: i64, observed: u128) -> CounterMark {
         algorithm: "calendar_requests".to_owned(),
         window: WindowIndex(window),
         observed: Units(observed),
+        high_water: Units(observed),
+        uncertain: Units(0),
         estimated: false,
         unpriced: false,
     }
@@ -151,7 +154,7 @@ fn a_key_minted_while_the_server_starts_is_not_missed() {
     let (rings, published) = channel();
     let publish = Publish { keys: Box::new(move |ring| rings.send(ring).expect("sent")), ..deaf() };
     assert!(in_force.keys.find(&early).is_some() && in_force.keys.find(&late).is_none());
-    let setup = Setup { in_force, store, lock, actor: "test".to_owned() };
+    let setup = Setup { in_force, store, lock, recovered: Vec::new(), actor: "test".to_owned() };
     let plane = Plane::start(setup, publish, receiver).expect("started");
     let ring = published.recv_timeout(Duration::from_secs(10)).expect("published");
     assert!(ring.find(&early).is_some() && ring.find(&late).is_some());
@@ -176,8 +179,9 @@ fn with_key_nodes_a_minted_key_is_a_node_before_it_is_known() {
 #[test]
 fn counters_survive_a_stop_and_the_newest_window_wins() {
     let mut house = House::start("data", "");
-    let send = |house: &House, batch| {
-        house.marks.as_ref().expect("a sender").send(Report::Counters(batch)).expect("sent")
+    let send = |house: &House, marks| {
+        let batch = Report::Marks(CoreId(0), Marks { number: MarkNumber(1), marks });
+        house.marks.as_ref().expect("a sender").send(batch).expect("sent")
     };
     send(&house, vec![mark("a", 7, 1), mark("b", 7, 5)]);
     send(&house, vec![mark("a", 8, 2), mark("a", 7, 9)]);
@@ -210,7 +214,8 @@ fn an_address_in_use_is_an_error_of_the_start() {
     let text = format!("admin: {{ listen: \"{}\", token_env: PATH }}\n", taken.local_addr().expect("bound"));
     std::fs::write(&path, text).expect("written");
     let Prepared { in_force, store, lock, .. } = prepare(&path).expect("prepared");
-    let (setup, publish) = (Setup { in_force, store, lock, actor: "test".to_owned() }, deaf());
+    let (setup, publish) =
+        (Setup { in_force, store, lock, recovered: Vec::new(), actor: "test".to_owned() }, deaf());
     let error = Plane::start(setup, publish, channel().1).err().expect("refused").to_string();
     assert!(error.starts_with("admin.listen: cannot listen on"), "{error}");
 }
@@ -267,7 +272,7 @@ fn a_changed_config_is_taken_up_however_it_was_changed() {
         }),
         ..deaf()
     };
-    let setup = Setup { in_force, store, lock, actor: "test".to_owned() };
+    let setup = Setup { in_force, store, lock, recovered: Vec::new(), actor: "test".to_owned() };
     let plane = Plane::start(setup, publish, channel().1).expect("started");
     let pause = |milliseconds| std::thread::sleep(Duration::from_millis(milliseconds));
     // The first look is at the start; what changes before it is found by the poll, which is slower.

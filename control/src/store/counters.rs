@@ -23,10 +23,12 @@ impl Store {
         self.transaction("write the counters", false, |transaction| {
             let mut statement = transaction.prepare_cached(
                 "INSERT INTO counters
-                     (limit_id, node, dims, period, algorithm, window_index, observed, estimated, unpriced)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
+                     (limit_id, node, dims, period, algorithm, window_index, observed, estimated, unpriced,
+                      high_water, uncertain)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
                  ON CONFLICT DO UPDATE SET
                      window_index = excluded.window_index, observed = excluded.observed,
+                     high_water = excluded.high_water, uncertain = excluded.uncertain,
                      estimated = excluded.estimated, unpriced = excluded.unpriced
                  WHERE excluded.window_index >= window_index",
             )?;
@@ -41,6 +43,8 @@ impl Store {
                     mark.observed.0.to_string(),
                     mark.estimated,
                     mark.unpriced,
+                    mark.high_water.0.to_string(),
+                    mark.uncertain.0.to_string(),
                 ])?;
             }
             Ok(())
@@ -53,17 +57,19 @@ impl Store {
             |column, what: String| rusqlite::Error::FromSqlConversionFailure(column, Type::Text, what.into());
         self.doing("read the counters", |connection| {
             let mut statement = connection.prepare(
-                "SELECT limit_id, node, dims, period, algorithm, window_index, observed, estimated, unpriced
+                "SELECT limit_id, node, dims, period, algorithm, window_index, observed, estimated, unpriced,
+                     high_water, uncertain
                  FROM counters ORDER BY limit_id, node, dims, period, algorithm",
             )?;
             let rows = statement.query_map([], |row| {
                 let dims: String = row.get(2)?;
                 let [model, provider, endpoint]: [Option<String>; 3] =
                     serde_json::from_str(&dims).map_err(|error| unreadable(2, error.to_string()))?;
-                let observed: String = row.get(6)?;
-                let observed = observed
-                    .parse()
-                    .map_err(|error: std::num::ParseIntError| unreadable(6, error.to_string()))?;
+                let units = |column| {
+                    let digits: String = row.get(column)?;
+                    let units = digits.parse().map(Units);
+                    units.map_err(|error: std::num::ParseIntError| unreadable(column, error.to_string()))
+                };
                 Ok(CounterMark {
                     limit_id: row.get(0)?,
                     node: row.get(1)?,
@@ -73,7 +79,9 @@ impl Store {
                     period: row.get(3)?,
                     algorithm: row.get(4)?,
                     window: WindowIndex(row.get(5)?),
-                    observed: Units(observed),
+                    observed: units(6)?,
+                    high_water: units(9)?,
+                    uncertain: units(10)?,
                     estimated: row.get(7)?,
                     unpriced: row.get(8)?,
                 })

@@ -5,8 +5,9 @@
 //! only: rates and gauges start empty), `usage`. The schema grows by numbered migrations counted in `user_version`; a database of a
 //! newer version is refused, never guessed at.
 //!
-//! Durability: counters are written with `synchronous=NORMAL` (a killed process loses nothing that was committed, a
-//! power cut may lose the last commits), keys and audit with `FULL`. Money and counts are decimal texts, because
+//! Durability: counters are written with `synchronous=NORMAL` (a killed process loses nothing that was committed; a power
+//! cut may lose what was committed since the last checkpoint, [`bounds::SYNC_PERIOD_MS`] ago at most), keys and audit with
+//! `FULL`. Money and counts are decimal texts, because
 //! SQLite's integers end at 63 bits.
 //!
 //! Invariants: no secret is ever written, only its hash; audit rows are only ever added (triggers refuse the rest), each
@@ -117,6 +118,32 @@ impl Store {
     pub fn checkpoint(&self) -> Result<(), StoreError> {
         self.doing("checkpoint", |connection| {
             connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
+        })
+    }
+
+    /// Leaves the moving of the write-ahead log into the database to whoever calls [`Store::sync`]: a writer that others
+    /// wait for must not stop for it.
+    pub fn never_checkpoint(&self) -> Result<(), StoreError> {
+        self.doing("set up", |connection| connection.pragma_update(None, "wal_autocheckpoint", 0))
+    }
+
+    /// Puts what was committed so far on the disk and moves it into the database, beside writers, who do not wait. A log
+    /// that has grown beyond [`bounds::WAL_BYTES`] is begun anew, for which writers do wait.
+    pub fn sync(&self) -> Result<(), StoreError> {
+        let mut log = self.path.clone().into_os_string();
+        log.push("-wal");
+        let grown = std::fs::metadata(log).is_ok_and(|log| log.len() > bounds::WAL_BYTES);
+        let mode = if grown { "RESTART" } else { "PASSIVE" };
+        self.doing("sync", |connection| {
+            connection.query_row(&format!("PRAGMA wal_checkpoint({mode})"), [], |_| Ok(()))
+        })
+    }
+
+    /// A disk that is full, for tests: the database may have so many pages, and no fewer than it has.
+    #[cfg(test)]
+    pub(crate) fn limit_pages(&self, pages: u32) -> Result<(), StoreError> {
+        self.doing("limit", |connection| {
+            connection.query_row(&format!("PRAGMA max_page_count = {pages}"), [], |_| Ok(()))
         })
     }
 

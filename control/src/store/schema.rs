@@ -12,10 +12,18 @@ struct Migration {
 
 /// Each entry takes the schema from the version that is its index to the next one. Entries are never edited once
 /// released, only added.
-const MIGRATIONS: [Migration; 2] = [
+const MIGRATIONS: [Migration; 3] = [
     Migration { statements: FIRST, then: |_| Ok(()) },
     Migration { statements: AUDIT_CHAIN_AND_SUSPENSION, then: audit::chain_old_rows },
+    Migration { statements: HIGH_WATER, then: |_| Ok(()) },
 ];
+
+/// What a counter may come to before it is written again, and what earlier crashes left open of it.
+const HIGH_WATER: &str = "
+ALTER TABLE counters ADD COLUMN high_water TEXT NOT NULL DEFAULT '0';  -- in the units of observed
+ALTER TABLE counters ADD COLUMN uncertain  TEXT NOT NULL DEFAULT '0';
+UPDATE counters SET high_water = observed;
+";
 
 /// Who adds to the audit trail states the row before; `audit::chain_old_rows` puts the guard against updates back.
 const AUDIT_CHAIN_AND_SUSPENSION: &str = "

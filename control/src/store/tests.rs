@@ -54,6 +54,8 @@ fn mark(limit_id: &str, model: Option<&str>, window: i64, observed: u128) -> Cou
         algorithm: "calendar_usd".to_owned(),
         window: WindowIndex(window),
         observed: Units(observed),
+        high_water: Units(observed),
+        uncertain: Units(0),
         estimated: true,
         unpriced: false,
     }

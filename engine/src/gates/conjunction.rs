@@ -18,8 +18,9 @@ use smallvec::SmallVec;
 
 use super::{Answer, Ask, Estimate, GateTwoPlan, Noted, PartialRefusal, ReservationId, Reserved, Settlement};
 use crate::counter_identity::CoreId;
-use crate::limits::LimitId;
+use crate::limits::{Fail, LimitId, Window};
 use crate::resolve::Instance;
+use crate::shard::MarkNumber;
 use crate::time::Monotonic;
 use crate::verdict::{RateLeft, Refusal, Stance, Tripped};
 
@@ -55,6 +56,7 @@ pub struct Conjunction {
     /// Owners that hold something for us.
     reserved: Owners,
     yes: Reserved,
+    after: After,
     no: Option<PartialRefusal>,
 }
 
@@ -93,6 +95,7 @@ impl Conjunction {
             waiting: 0,
             reserved: Owners::new(),
             yes: Reserved::default(),
+            after: After::new(),
             no: None,
         }
     }
@@ -128,6 +131,7 @@ impl Conjunction {
                     }
                     (self.phase, self.asked) = (Phase::InOrder, 0);
                     (self.yes, self.no) = (Reserved::default(), None);
+                    self.after.clear();
                 }
                 Phase::Over => return Step::Wait,
             }
@@ -144,6 +148,9 @@ impl Conjunction {
             Answer::Reserved(reserved) => {
                 self.reserved.push(from);
                 self.yes.noted.extend(reserved.noted);
+                if reserved.after > MarkNumber(0) {
+                    self.after.push((from, reserved.after));
+                }
                 self.yes.tokens_left = RateLeft::tighter(self.yes.tokens_left, reserved.tokens_left);
             }
             Answer::Refused(partial) => match &mut self.no {
@@ -185,13 +192,14 @@ impl Conjunction {
 
     fn admit(&mut self) -> Step {
         self.phase = Phase::Over;
-        let Reserved { mut noted, tokens_left } = std::mem::take(&mut self.yes);
+        let Reserved { mut noted, tokens_left, .. } = std::mem::take(&mut self.yes);
         noted.sort_unstable();
         Step::Admitted(Reservation {
             id: self.id,
             plan: Arc::clone(&self.plan),
             owners: std::mem::take(&mut self.reserved),
             noted,
+            after: std::mem::take(&mut self.after),
             tokens_left,
         })
     }
@@ -213,8 +221,12 @@ pub struct Reservation {
     plan: Arc<GateTwoPlan>,
     owners: Owners,
     noted: Noted,
+    after: After,
     tokens_left: Option<RateLeft>,
 }
+
+/// Batches of marks, each by the core that makes it.
+type After = SmallVec<[(CoreId, MarkNumber); 4]>;
 
 impl Reservation {
     /// The reservation's name.
@@ -225,6 +237,20 @@ impl Reservation {
     /// The plan that admitted it.
     pub fn plan(&self) -> &Arc<GateTwoPlan> {
         &self.plan
+    }
+
+    /// The batches of marks that are to be written before anything is spent (SPEC §10 "Crash").
+    pub fn written_after(&self) -> &[(CoreId, MarkNumber)] {
+        &self.after
+    }
+
+    /// The caps that refuse while the journal cannot be written: those that it belongs to, are enforced, and fail closed.
+    pub fn closed_without_journal(&self) -> impl Iterator<Item = (usize, &Instance)> {
+        self.plan.instances().enumerate().filter(|(_, instance)| {
+            let limit = &instance.limit;
+            let enforced = Stance::of(limit) == Stance::Hard;
+            enforced && limit.posture.fail == Fail::Closed && matches!(limit.window, Window::Calendar { .. })
+        })
     }
 
     /// The limits that are `alert_only` and would have refused, in evaluation order (`X-Tt-Alert`).

@@ -20,6 +20,7 @@ use smallvec::SmallVec;
 
 use crate::counter_identity::CoreId;
 use crate::money::PicoUsd;
+use crate::shard::MarkNumber;
 use crate::time::Monotonic;
 use crate::units::Tokens;
 use crate::verdict::{RateLeft, Reading, Tripped};
@@ -122,6 +123,8 @@ pub(crate) type Noted = SmallVec<[u16; 4]>;
 /// One owner's yes.
 #[derive(Clone, Debug, Default)]
 pub struct Reserved {
+    /// The batch of the owner's marks that is to be written before anything is spent.
+    pub(crate) after: MarkNumber,
     pub(crate) noted: Noted,
     pub(crate) tokens_left: Option<RateLeft>,
 }

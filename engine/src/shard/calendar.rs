@@ -17,6 +17,7 @@ use crate::bounds;
 use crate::calendar::{CalendarPeriod, CalendarWindow, WindowIndex, window_at};
 use crate::limits::Zone;
 
+use super::high_water::HighWater;
 use super::mark::CounterMark;
 
 #[derive(Debug)]
@@ -32,8 +33,11 @@ pub(crate) struct CalendarCounter {
     pub(crate) held: u128,
     /// Part of `observed` that requests in flight were counted for, and may give back.
     pub(crate) pending: u128,
+    /// Part of `observed` that a crash left open: it was promised to the journal, and may not have been spent.
+    pub(crate) uncertain: u128,
     pub(crate) estimated: bool,
     pub(crate) unpriced: bool,
+    pub(crate) high_water: HighWater,
 }
 
 impl CalendarCounter {
@@ -47,12 +51,14 @@ impl CalendarCounter {
             observed: 0,
             held: 0,
             pending: 0,
+            uncertain: 0,
             estimated: false,
             unpriced: false,
+            high_water: HighWater::default(),
         }
     }
 
-    /// As it was written down; in which zone is not known.
+    /// As it was written down: at its high water, for so much may have been spent. In which zone is not known.
     pub(crate) fn restored(period: CalendarPeriod, mark: &CounterMark) -> CalendarCounter {
         let over = period.over_everywhere(mark.window);
         CalendarCounter {
@@ -60,12 +66,30 @@ impl CalendarCounter {
             end: None,
             begun: over,
             over,
-            observed: mark.observed.0,
+            observed: mark.resumes_at(),
             held: 0,
             pending: 0,
+            uncertain: mark.uncertain.0 + (mark.resumes_at() - mark.observed.0),
             estimated: mark.estimated,
             unpriced: mark.unpriced,
+            high_water: HighWater::written(mark.resumes_at()),
         }
+    }
+
+    /// Takes in another mark of the same window: the greater figure stands.
+    pub(crate) fn merge(&mut self, mark: &CounterMark) {
+        self.estimated |= mark.estimated;
+        self.unpriced |= mark.unpriced;
+        if mark.resumes_at() > self.observed {
+            self.uncertain = mark.uncertain.0 + (mark.resumes_at() - mark.observed.0);
+            self.observed = mark.resumes_at();
+            self.high_water = HighWater::written(self.observed);
+        }
+    }
+
+    /// What the counter stands at if every hold is used up.
+    pub(crate) fn level(&self) -> u128 {
+        self.observed.saturating_add(self.held)
     }
 
     pub(crate) fn window(&self) -> WindowIndex {

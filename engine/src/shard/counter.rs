@@ -16,6 +16,7 @@ use crate::units::Units;
 use crate::verdict::{Cause, Reading, Wait};
 
 use super::calendar::CalendarCounter;
+use super::high_water::{MarkNumber, Reached};
 use super::mark::CounterMark;
 use super::tokens::{MeterMark, TokenMeter, TokenRing};
 
@@ -121,12 +122,25 @@ enum Kind {
     Meter(TokenMeter),
 }
 
+/// What the journal does not know of a counter yet.
+#[derive(Debug, Default)]
+pub(super) struct Journaled {
+    /// It is in the shard's list of counters that are not written down exactly.
+    pub(super) listed: bool,
+    /// It is in the shard's list of counters whose mark is waited for.
+    pub(super) urgent: bool,
+    /// Its figures have changed since its last mark.
+    pub(super) changed: bool,
+    /// When they did.
+    pub(super) changed_at: Monotonic,
+}
+
 /// One counter of a shard.
 #[derive(Debug)]
 pub(super) struct Counter {
     pub(super) identity: Identity,
-    /// It is in the shard's list of changed counters.
-    pub(super) changed: bool,
+    /// How it stands with the journal.
+    pub(super) journal: Journaled,
     /// Live reservations that booked here.
     live: u32,
     kind: Kind,
@@ -150,13 +164,13 @@ impl Counter {
             }
             Window::Live => unreachable!("a live gauge is counted at gate 1"),
         };
-        Counter { identity: instance.identity.clone(), changed: false, live: 0, kind }
+        Counter { identity: instance.identity.clone(), journal: Journaled::default(), live: 0, kind }
     }
 
     /// `None` if the mark's period is no calendar period.
     pub(super) fn restored(identity: Identity, mark: &CounterMark) -> Option<Counter> {
         let counter = CalendarCounter::restored(CalendarPeriod::parse(&mark.period)?, mark);
-        Some(Counter { identity, changed: false, live: 0, kind: Kind::Calendar(counter) })
+        Some(Counter { identity, journal: Journaled::default(), live: 0, kind: Kind::Calendar(counter) })
     }
 
     /// The calendar counter within, if it is one.
@@ -167,8 +181,30 @@ impl Counter {
         }
     }
 
-    pub(super) fn is_calendar(&self) -> bool {
-        self.calendar().is_some()
+    /// Tells the high water how far the counter has come; `None` for a counter that no restart needs. `amount` is what the
+    /// request saw; an ending has none, and the last one seen stands.
+    pub(super) fn reach(
+        &mut self,
+        now: Monotonic,
+        amount: Option<Units>,
+        next: MarkNumber,
+    ) -> Option<Reached> {
+        let Kind::Calendar(counter) = &mut self.kind else { return None };
+        let amount = amount.map_or(counter.high_water.amount(), |amount| amount.0);
+        Some(counter.high_water.reach(now, counter.level(), amount, next))
+    }
+
+    /// From batch `next` on, the journal knows exactly what the counter stands at.
+    pub(super) fn make_exact(&mut self, next: MarkNumber) {
+        if let Kind::Calendar(counter) = &mut self.kind {
+            let level = counter.level();
+            counter.high_water.lower(level, next);
+        }
+    }
+
+    /// Whether its last mark, or the one to be made now, promises no more than it stands at.
+    pub(super) fn is_exact(&self) -> bool {
+        self.calendar().is_none_or(|counter| counter.high_water.level() == counter.level())
     }
 
     pub(super) fn merge(&mut self, mark: &CounterMark) {
@@ -179,9 +215,7 @@ impl Counter {
             *counter = CalendarCounter::restored(period, mark);
         }
         if mark.window == counter.window() {
-            counter.observed = counter.observed.max(mark.observed.0);
-            counter.estimated |= mark.estimated;
-            counter.unpriced |= mark.unpriced;
+            counter.merge(mark);
         }
     }
 
@@ -200,6 +234,7 @@ impl Counter {
                     held: Units(held),
                     estimated: own && counter.estimated,
                     unpriced: own && counter.unpriced,
+                    uncertain: Units(if own { counter.uncertain } else { 0 }),
                     resets_at: Some(window.resets_at),
                 };
                 let excess = ceiling.map(|ceiling| {
@@ -350,7 +385,7 @@ impl Counter {
 
     /// Whether forgetting it would change nothing.
     pub(super) fn is_spent(&mut self, now: Now) -> bool {
-        if self.live > 0 || self.changed {
+        if self.live > 0 || self.journal.listed {
             return false;
         }
         match &mut self.kind {

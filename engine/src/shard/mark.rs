@@ -1,13 +1,15 @@
 //! What is written down of a calendar counter, so that it survives a restart (SPEC §4.9).
 
-use crate::calendar::WindowIndex;
+use jiff::Timestamp;
+
+use crate::calendar::{CalendarPeriod, WindowIndex};
 use crate::counter_identity::{CoreId, Identity};
 use crate::units::Units;
 
 use super::counter::Counter;
 
-/// One calendar counter at one moment: its identity in plain strings, its window, its figures. Holds are not written:
-/// after a restart nobody is in flight.
+/// One calendar counter at one moment: its identity in plain strings, its window, its figures. Holds are part of the high
+/// water alone: after a restart nobody is in flight, but what was in flight may have been spent.
 #[derive(Clone, Eq, PartialEq, Debug)]
 pub struct CounterMark {
     /// The limit.
@@ -28,6 +30,10 @@ pub struct CounterMark {
     pub window: WindowIndex,
     /// Requests, tokens or pico-USD.
     pub observed: Units,
+    /// What the counter may come to before the next mark is written; what it resumes at after a crash.
+    pub high_water: Units,
+    /// Part of `observed` that an earlier crash left open: it may not have been spent.
+    pub uncertain: Units,
     /// Part of it was estimated.
     pub estimated: bool,
     /// Part of what was used had no price.
@@ -46,6 +52,23 @@ impl CounterMark {
     #[must_use]
     pub fn owner(&self, cores: usize) -> Option<CoreId> {
         self.identity().map(|identity| identity.owner(cores))
+    }
+
+    /// The figure that a counter read back begins with.
+    pub(super) fn resumes_at(&self) -> u128 {
+        self.high_water.0.max(self.observed.0)
+    }
+
+    /// Whether its window has passed, in every time zone.
+    #[must_use]
+    pub fn is_over(&self, at: Timestamp) -> bool {
+        CalendarPeriod::parse(&self.period).is_none_or(|period| period.over_everywhere(self.window) <= at)
+    }
+
+    /// What a crash leaves open: set aside to be spent, and not known to have been. Zero after an orderly stop.
+    #[must_use]
+    pub fn set_aside(&self) -> Units {
+        Units(self.resumes_at() - self.observed.0)
     }
 
     pub(super) fn is_calendar(&self) -> bool {
@@ -67,6 +90,8 @@ impl CounterMark {
             algorithm: identity.algorithm().to_owned(),
             window: figures.window(),
             observed: Units(figures.observed),
+            high_water: Units(figures.high_water.level().max(figures.level())),
+            uncertain: Units(figures.uncertain),
             estimated: figures.estimated,
             unpriced: figures.unpriced,
         })

@@ -12,6 +12,7 @@
 
 mod calendar;
 mod counter;
+mod high_water;
 mod mark;
 mod tokens;
 
@@ -22,6 +23,7 @@ use ahash::AHashMap;
 use jiff::Timestamp;
 use smallvec::SmallVec;
 
+pub use high_water::MarkNumber;
 pub use mark::CounterMark;
 
 use self::counter::{Charge, Counter, Judgement, Place};
@@ -46,8 +48,12 @@ pub struct Shard {
     reservations: AHashMap<ReservationId, Entry>,
     /// No deadline of a live reservation is before this.
     next_deadline: Monotonic,
-    /// Calendar counters changed since the last marks.
+    /// Calendar counters that are not written down exactly.
     changed: Vec<u32>,
+    /// Those of them whose mark a request waits for, or soon will.
+    urgent: Vec<u32>,
+    /// The number of the next batch of marks.
+    next_mark: MarkNumber,
     /// Counters at which the next look for spent ones happens.
     sweep_at: usize,
     /// Aligns fixed windows; taken once.
@@ -71,6 +77,19 @@ struct Hold {
     held: u128,
 }
 
+/// One batch of marks. Batches are to be written in the order of their numbers.
+#[must_use]
+#[derive(Debug)]
+pub struct Marks {
+    /// The batch's number; of no meaning while it is empty.
+    pub number: MarkNumber,
+    /// The counters.
+    pub marks: Vec<CounterMark>,
+}
+
+/// Quiet for so long, a counter is written down exactly.
+const QUIET: Span = Span(500_000_000);
+
 /// How a reservation ends.
 #[derive(Copy, Clone)]
 enum Ending {
@@ -90,6 +109,8 @@ impl Shard {
             reservations: AHashMap::new(),
             next_deadline: Monotonic(u64::MAX),
             changed: Vec::new(),
+            urgent: Vec::new(),
+            next_mark: MarkNumber(1),
             sweep_at: bounds::COUNTERS_BEFORE_SWEEP,
             epoch_offset: None,
             forgotten_at: Timestamp::MIN,
@@ -140,16 +161,87 @@ impl Shard {
         }
     }
 
-    /// The calendar counters that changed since the last call, as they stand: what is written down to survive a restart.
-    pub fn take_marks(&mut self) -> Vec<CounterMark> {
-        let mut marks = Vec::with_capacity(self.changed.len());
-        for slot in self.changed.drain(..) {
-            if let Some(counter) = &mut self.slots[slot as usize] {
-                counter.changed = false;
-                marks.extend(CounterMark::of(counter));
+    /// Whether some mark should be written now rather than at the next round: see [`Shard::take_urgent_marks`].
+    pub fn has_urgent_marks(&self) -> bool {
+        !self.urgent.is_empty()
+    }
+
+    /// The calendar counters whose high water rose since the last call. Requests wait for this batch, or soon will.
+    pub fn take_urgent_marks(&mut self) -> Marks {
+        let mut urgent = std::mem::take(&mut self.urgent);
+        let marks = urgent.drain(..).filter_map(|slot| self.mark(slot)).collect();
+        self.urgent = urgent;
+        self.batch(marks)
+    }
+
+    /// The calendar counters that changed since their last mark, and those that have been quiet since, now exactly as they
+    /// stand. To be called every so often: it is what makes a crash cost nothing at rest.
+    pub fn take_marks(&mut self, now: Monotonic) -> Marks {
+        self.marks_of_changed(|counter| now.since(counter.journal.changed_at) >= QUIET)
+    }
+
+    /// All calendar counters that are not written down exactly, as they stand: the last word of a shard that ends.
+    pub fn take_last_marks(&mut self) -> Marks {
+        self.marks_of_changed(|_| true)
+    }
+
+    fn marks_of_changed(&mut self, is_quiet: impl Fn(&Counter) -> bool) -> Marks {
+        let mut marks = Vec::new();
+        let mut changed = std::mem::take(&mut self.changed);
+        changed.retain(|slot| {
+            let Some(counter) = &mut self.slots[*slot as usize] else { return false };
+            let mut told = counter.journal.changed;
+            if is_quiet(counter) && !counter.is_exact() {
+                counter.make_exact(self.next_mark);
+                told = true;
+            }
+            counter.journal.listed = !counter.is_exact();
+            let listed = counter.journal.listed;
+            if told {
+                marks.extend(self.mark(*slot));
+            }
+            listed
+        });
+        self.changed = changed;
+        for slot in std::mem::take(&mut self.urgent) {
+            // Those that the pass above has written are not urgent any more.
+            if self.slots[slot as usize].as_ref().is_some_and(|counter| counter.journal.urgent) {
+                marks.extend(self.mark(slot));
             }
         }
-        marks
+        self.batch(marks)
+    }
+
+    fn mark(&mut self, slot: u32) -> Option<CounterMark> {
+        let counter = self.slots[slot as usize].as_mut()?;
+        (counter.journal.changed, counter.journal.urgent) = (false, false);
+        CounterMark::of(counter)
+    }
+
+    fn batch(&mut self, marks: Vec<CounterMark>) -> Marks {
+        let number = self.next_mark;
+        if !marks.is_empty() {
+            self.next_mark = MarkNumber(number.0 + 1);
+        }
+        Marks { number, marks }
+    }
+
+    /// The counter at `slot` has changed: its next mark says so, and its high water follows. Returns the batch that
+    /// covers it.
+    fn journal(&mut self, now: Monotonic, slot: u32, amount: Option<Units>, changed: bool) -> MarkNumber {
+        let Some(counter) = &mut self.slots[slot as usize] else { return MarkNumber(0) };
+        let Some(reached) = counter.reach(now, amount, self.next_mark) else { return MarkNumber(0) };
+        let journal = &mut counter.journal;
+        if reached.raised && !std::mem::replace(&mut journal.urgent, true) {
+            self.urgent.push(slot);
+        }
+        if changed || reached.raised {
+            (journal.changed, journal.changed_at) = (true, now);
+            if !std::mem::replace(&mut journal.listed, true) {
+                self.changed.push(slot);
+            }
+        }
+        reached.after
     }
 
     /// Takes up a counter that was written down; `false` if another core owns it, or it is of no known kind. A counter
@@ -236,10 +328,6 @@ impl Shard {
             let charge = Charge::of(item.instance.limit.kind);
             let held = charge.hold(estimate);
             let place = counter.book(now, &item.instance, charge, held);
-            if charge == Charge::Request && !counter.changed {
-                counter.changed = true;
-                self.changed.push(slot);
-            }
             if item.stance == Stance::Hard && item.instance.limit.kind == LimitType::Tpm {
                 let (observed, held) = counter.figures();
                 let left = RateLeft {
@@ -248,6 +336,11 @@ impl Shard {
                     reset: Span(counter.empty_in(now.monotonic, item.instance.amount.0)),
                 };
                 reserved.tokens_left = RateLeft::tighter(reserved.tokens_left, Some(left));
+            }
+            let changed = charge == Charge::Request;
+            let after = self.journal(now.monotonic, slot, Some(item.instance.amount), changed);
+            if item.stance == Stance::Hard {
+                reserved.after = reserved.after.max(after);
             }
             holds.push(Hold { slot, charge, place, held });
         }
@@ -325,11 +418,8 @@ impl Shard {
                 }
                 Ending::Voided => counter.void(now, &hold.place, hold.charge, hold.held),
             };
-            if changed && counter.is_calendar() && !counter.changed {
-                counter.changed = true;
-                self.changed.push(hold.slot);
-            }
             counter.conserved();
+            let _ = self.journal(now.monotonic, hold.slot, None, changed);
         }
     }
 
@@ -409,7 +499,7 @@ impl Shard {
             if let Some(counter) = place
                 && counter.is_spent(now)
             {
-                if counter.is_calendar() {
+                if counter.calendar().is_some() {
                     self.forgotten_at = self.forgotten_at.max(now.wall);
                 }
                 self.index.remove(&counter.identity);

@@ -37,7 +37,7 @@ fn settle(shard: &mut Shard, now: Now, id: u64, tokens: u64) {
 
 /// One round: what the core does every so often. The marks go to nobody here.
 fn upkeep(shard: &mut Shard, now: Now) -> usize {
-    let marks = shard.take_marks().len();
+    let marks = shard.take_last_marks().marks.len();
     shard.expire(now);
     marks
 }
@@ -152,7 +152,7 @@ fn a_forgotten_window_is_never_opened_again() {
         // The wall clock is set forward by a day; something is asked, the counter is forgotten, the clock is set back.
         assert!(matches!(reserve(&mut shard, now(day), 2, cap()), Answer::Reserved(_)));
         settle(&mut shard, now(day), 2, used);
-        let _ = shard.take_marks();
+        let _ = shard.take_last_marks();
         shard.sweep(now(2 * day));
         assert!(!shard.knows(&cap().identity));
         for id in 3..5 {
@@ -174,7 +174,7 @@ fn an_empty_window_ahead_of_the_wall_clock_is_kept() {
     settle(&mut shard, now(0), 1, 5);
     assert!(matches!(reserve(&mut shard, now(86_400 * SECOND), 2, cap()), Answer::Reserved(_)));
     let _ = shard.apply(now(86_400 * SECOND), Ask::Void { id: ReservationId(2) });
-    let _ = shard.take_marks();
+    let _ = shard.take_last_marks();
     assert_eq!(shard.sweep(now(0)), 0, "the full day before it would be opened again");
     assert_eq!(shard.sweep(now(86_400 * SECOND)), 1);
 }
@@ -191,6 +191,8 @@ fn restored_counters_of_windows_that_are_over_are_forgotten() {
         algorithm: "calendar_usd".into(),
         window: WindowIndex(window),
         observed: Units(7),
+        high_water: Units(7),
+        uncertain: Units(0),
         estimated: false,
         unpriced: false,
     };

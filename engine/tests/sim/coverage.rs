@@ -25,6 +25,7 @@ kinds! {
     HoldExpired,
     // Cores and rings.
     RingFull, AskPutAside, CoreStopped, CoreLost, CoreLostWithHolds, CoreLostWithParcels, AnswerNeverCame, MarkRestored,
+    HighWaterResumed,
     Journaled, CountersSwept, CellsSwept, FiguresAsked,
     // Clocks.
     ExactBoundary, WallBack, WallForward, WindowKeptThoughWallBack, WindowRolledOverHold, BucketLeftHold,

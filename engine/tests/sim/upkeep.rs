@@ -38,7 +38,7 @@ impl World {
 
     /// The journal takes what has changed: afterwards it knows every calendar counter as it stands.
     pub fn write_down(&mut self, core: usize) {
-        let marks = self.cores[core].shard.take_marks();
+        let marks = self.cores[core].shard.take_marks(self.clocks.now().monotonic).marks;
         let book = self.oracle.noted(CoreId(core as u16));
         self.trace.event(&[11, core as u64, marks.len() as u64], || {
             format!("core {core} writes {} counters down", marks.len())
@@ -131,6 +131,14 @@ impl World {
             self.cover.note_if(own, Kind::MarkRestored);
         }
         self.cores[core].shard.invariants();
+        for (identity, mark) in &self.journal {
+            if identity.owner(cores) == CoreId(core as u16) {
+                // What was promised to the journal may have been spent.
+                let observed = mark.high_water.0.max(mark.observed.0);
+                self.cover.note_if(observed > mark.observed.0, Kind::HighWaterResumed);
+                self.noted.insert(identity.clone(), Noted { observed, ..noted(mark) });
+            }
+        }
         self.oracle.lose(CoreId(core as u16), now, &self.noted);
     }
 }

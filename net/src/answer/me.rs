@@ -1,7 +1,8 @@
 //! `GET /tt/v1/me`: a key's chain, scopes and caps, field for field as the hierarchy page shows it.
 //!
-//! Added to each cap: `held` (counts) or `held_usd` (spend), what requests in flight hold. `remaining` is
-//! what is not observed, and never below zero.
+//! Added to each cap: `held` (counts) or `held_usd` (spend), what requests in flight hold; and, in a window that a crash
+//! fell into, `uncertain` or `uncertain_usd`, the part of `observed` that was set aside to be spent and may not have
+//! been. `remaining` is what is not observed, and never below zero.
 
 use super::{To, write_json, write_member, write_name, write_raw, write_text, write_time};
 use engine::{Class, Glob, Instance, Key, Reading, Units, Window, window_at};
@@ -92,6 +93,9 @@ fn write_cap(out: &mut Vec<u8>, instance: &Instance, reading: &Reading, now: Tim
             ] {
                 write_raw(out, name, limit.kind.figure(units));
             }
+            if reading.uncertain > Units::ZERO {
+                write_raw(out, "uncertain", limit.kind.figure(reading.uncertain));
+            }
         }
         Class::Spend => {
             let (estimated, unpriced) = (reading.estimated, reading.unpriced);
@@ -100,6 +104,9 @@ fn write_cap(out: &mut Vec<u8>, instance: &Instance, reading: &Reading, now: Tim
             write_money(out, "observed_usd", instance, reading.observed, (estimated, unpriced));
             write_money(out, "remaining_usd", instance, remaining, (estimated, unpriced));
             write_money(out, "held_usd", instance, reading.held, (held, false));
+            if reading.uncertain > Units::ZERO {
+                write_money(out, "uncertain_usd", instance, reading.uncertain, (true, false));
+            }
         }
     }
     out.push(b'}');

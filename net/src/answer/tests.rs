@@ -503,6 +503,7 @@ fn me_is_the_pages_json_with_held_added() {
         held: Units(held),
         estimated,
         unpriced: false,
+        uncertain: Units(held / 2),
         resets_at: None,
     };
     let budget = instance("org_monthly_budget", LimitType::BudgetUsd, usd("0.000001"));
@@ -527,7 +528,7 @@ fn me_is_the_pages_json_with_held_added() {
             "{}{}{}{}",
             r#"{"kid":"vk_FEKZdMs2UQRi","node":"org:acme/team:ml/user:dev1","chain":["org:acme/team:ml/user:dev1/key:vk_FEKZdMs2UQRi","org:acme/team:ml/user:dev1","org:acme/team:ml","org:acme","__global"],"scopes":{"models":null,"providers":null,"endpoints":null,"allow_passthrough":false},"limits":["#,
             format_args!(
-                r#"{{"limit_id":"org_monthly_budget","type":"budget_usd","class":"spend","unit":"usd","node":"org:acme/team:ml","period":"day","resets_at":"2026-09-01T00:00:00Z","suspended":false,{posture},"limit_usd":{{"usd":0.000001,"estimated":false,"unpriced":false}},"observed_usd":{{"usd":0.0000126,"estimated":true,"unpriced":false}},"remaining_usd":{{"usd":0,"estimated":true,"unpriced":false}},"held_usd":{{"usd":0.000000000005,"estimated":true,"unpriced":false}}}},"#
+                r#"{{"limit_id":"org_monthly_budget","type":"budget_usd","class":"spend","unit":"usd","node":"org:acme/team:ml","period":"day","resets_at":"2026-09-01T00:00:00Z","suspended":false,{posture},"limit_usd":{{"usd":0.000001,"estimated":false,"unpriced":false}},"observed_usd":{{"usd":0.0000126,"estimated":true,"unpriced":false}},"remaining_usd":{{"usd":0,"estimated":true,"unpriced":false}},"held_usd":{{"usd":0.000000000005,"estimated":true,"unpriced":false}},"uncertain_usd":{{"usd":0.000000000002,"estimated":true,"unpriced":false}}}},"#
             ),
             format_args!(
                 r#"{{"limit_id":"user_concurrency","type":"concurrency","class":"count","unit":"concurrent-requests","node":"org:acme/team:ml","period":"","suspended":true,{posture},"amount":10,"observed":0,"remaining":10,"held":0}},"#

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crossbeam_queue::ArrayQueue;
 use crossbeam_utils::CachePadded;
@@ -43,6 +44,8 @@ pub struct Mesh {
     /// `rings[receiver][sender]`.
     rings: Vec<Vec<CachePadded<ArrayQueue<Parcel>>>>,
     beds: Vec<CachePadded<Bed>>,
+    /// By core: rung for since it last listened.
+    bells: Vec<CachePadded<AtomicBool>>,
 }
 
 impl Mesh {
@@ -52,11 +55,13 @@ impl Mesh {
         Arc::new(Mesh {
             rings: (0..cores).map(|_| (0..cores).map(ring).collect()).collect(),
             beds: (0..cores).map(|_| CachePadded::new(Bed::default())).collect(),
+            bells: (0..cores).map(|_| CachePadded::default()).collect(),
         })
     }
 
-    /// Wakes a core so that it looks at what was published meanwhile.
-    pub fn wake(&self, core: CoreId) {
+    /// Has a core look at what was published beside the rings, now if it sleeps, else before it sleeps again.
+    pub fn ring(&self, core: CoreId) {
+        self.bells[usize::from(core.0)].store(true, Ordering::Release);
         self.beds[usize::from(core.0)].wake();
     }
 }
@@ -148,17 +153,22 @@ impl Post {
         self.outboxes.iter().map(|outbox| outbox.borrow().len()).sum()
     }
 
-    /// Sleeps until there is something to collect, or [`Mesh::wake`] was called.
+    /// Sleeps until there is something to collect, or [`Mesh::ring`] was called.
     pub async fn arrival(&self) {
-        let bed = &self.mesh.beds[self.me];
+        let (bed, bell) = (&self.mesh.beds[self.me], &self.mesh.bells[self.me]);
         let mut slept = false;
-        poll_fn(|context| bed.rest(&mut slept, context.waker(), || self.nothing_here())).await
+        let nothing_here = || self.nothing_here() && !bell.load(Ordering::Acquire);
+        poll_fn(|context| bed.rest(&mut slept, context.waker(), nothing_here)).await;
+        // Who rings after this is heard by the next call: what was published before is looked at after this one.
+        bell.store(false, Ordering::SeqCst);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::future::Future;
+
     use engine::gates::ReservationId;
 
     fn void(id: u64) -> Parcel {
@@ -225,6 +235,20 @@ mod tests {
             sender.join().unwrap();
             assert_eq!(collected(&receiver), [(0, round)]);
         }
+    }
+
+    #[test]
+    fn a_bell_that_rang_while_awake_is_heard() {
+        let mesh = Mesh::new(1);
+        let post = Post::new(mesh.clone(), CoreId(0));
+        mesh.ring(CoreId(0));
+        let woken = std::task::Waker::noop();
+        let mut context = std::task::Context::from_waker(woken);
+        assert!(std::pin::pin!(post.arrival()).poll(&mut context).is_ready(), "before it sleeps");
+        let mut second = std::pin::pin!(post.arrival());
+        assert!(second.as_mut().poll(&mut context).is_pending(), "once is once");
+        mesh.ring(CoreId(0));
+        assert!(second.poll(&mut context).is_ready(), "while it sleeps");
     }
 
     /// A minimal executor: parks the thread between polls.
