@@ -19,10 +19,10 @@ const EXCHANGES: u64 = 120;
 const SLACK: usize = 2 * CLIENTS as usize;
 
 /// A small generator (xorshift64*): one seed, one run.
-struct Random(u64);
+pub(super) struct Random(pub(super) u64);
 
 impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
+    pub(super) fn below(&mut self, bound: u64) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;

@@ -14,3 +14,4 @@ mod demo;
 mod kit;
 mod lifecycle;
 mod requests;
+mod storm;

@@ -157,6 +157,7 @@ impl Drop for Backend {
 }
 
 fn serve(mut stream: TcpStream, shared: &Shared) {
+    let _ = stream.set_nodelay(true);
     shared.open.fetch_add(1, Ordering::SeqCst);
     let mut ahead = Vec::new();
     while let Some(request) = read_request(&mut stream, &mut ahead, shared) {

@@ -131,6 +131,13 @@ impl Gateway {
         std::fs::read_dir(format!("/proc/{}/fd", self.pid())).expect("a live process").count()
     }
 
+    /// Memory of the process that is resident, in KiB.
+    pub fn resident(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("a live process");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a line of it");
+        line.trim().trim_end_matches(" kB").parse().expect("a number")
+    }
+
     /// Sends a signal by its name, such as `TERM`.
     pub fn signal(&self, name: &str) {
         let mut kill = Command::new("kill");
