@@ -91,16 +91,7 @@ fn list(config: &Config, as_json: bool) -> Result<ExitCode, StartError> {
     };
     let now = Timestamp::now();
     if as_json {
-        let shown: Vec<_> = rows
-            .iter()
-            .map(|row| {
-                let mut shown = keys::describe(row);
-                if let Value::Object(members) = &mut shown {
-                    members.insert("state".to_owned(), keys::state(row, now).into());
-                }
-                shown
-            })
-            .collect();
+        let shown: Vec<_> = rows.iter().map(|row| keys::listed(row, now)).collect();
         print(&format!("{:#}\n", json!({ "keys": shown })))?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -114,10 +105,11 @@ fn list(config: &Config, as_json: bool) -> Result<ExitCode, StartError> {
             patterns(&row.models),
             row.created_at.to_string(),
             row.expires_at.map(|at| at.to_string()).unwrap_or_default(),
+            row.last_used_at.map_or_else(|| "never".to_owned(), |at| at.to_string()),
         ]
     };
     let lines: Vec<_> = rows.iter().map(line).collect();
-    print(&table(&["KID", "STATE", "OWNER", "NAME", "MODELS", "CREATED", "EXPIRES"], &lines))?;
+    print(&table(&["KID", "STATE", "OWNER", "NAME", "MODELS", "CREATED", "EXPIRES", "LAST USED"], &lines))?;
     Ok(ExitCode::SUCCESS)
 }
 

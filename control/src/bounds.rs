@@ -101,6 +101,10 @@ pub const RECOVERED_LISTED: usize = 100;
 /// Milliseconds between two attempts to write counters that could not be written.
 pub const MARKS_RETRY_MS: u64 = 500;
 
+/// Milliseconds between two writes of when keys were used last: nobody needs it finer, and a second's uses of one key
+/// are one row.
+pub const KEY_USES_MS: u64 = 1_000;
+
 /// Milliseconds the counters thread waits for marks before it looks whether it is told to stop. It bounds how
 /// late a stop is, and costs ten wake-ups a second.
 pub const MARKS_POLL_MS: u64 = 100;

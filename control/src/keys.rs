@@ -129,6 +129,7 @@ pub fn mint(
         created_at: to_milliseconds(now),
         expires_at,
         revoked_at: None,
+        last_used_at: None,
     };
     store.insert_key(&row, &entry("key.mint", actor, now, None, Some(&row)))?;
     Ok(Minted { row, credential: Secret::new(credential) })
@@ -208,6 +209,7 @@ pub fn rotate(
         kid,
         secret_hash: hash_credential(&credential),
         created_at: to_milliseconds(now),
+        last_used_at: None,
         ..before.clone()
     };
     let end = Expiry::After(overlap).from(now)?;
@@ -270,7 +272,7 @@ pub fn revoke(store: &mut Store, kid: &str, actor: &str, now: Timestamp) -> Resu
     }
 }
 
-/// A key as listings and the audit trail show it: everything but the hash.
+/// A key as the audit trail shows it: everything but the hash.
 pub fn describe(row: &KeyRow) -> Value {
     let time = |at: Option<Timestamp>| at.map(|at| at.to_string());
     json!({
@@ -286,6 +288,16 @@ pub fn describe(row: &KeyRow) -> Value {
         "expires_at": time(row.expires_at),
         "revoked_at": time(row.revoked_at),
     })
+}
+
+/// A key as `keys list` shows it: with its state and its last use, which are in no audit row because time changes them.
+pub fn listed(row: &KeyRow, now: Timestamp) -> Value {
+    let mut shown = describe(row);
+    if let Value::Object(members) = &mut shown {
+        members.insert("state".to_owned(), state(row, now).into());
+        members.insert("last_used_at".to_owned(), row.last_used_at.map(|at| at.to_string()).into());
+    }
+    shown
 }
 
 /// `active`, `expired` or `revoked`.
@@ -470,6 +482,28 @@ mod tests {
         assert!(audit.contains(kid) && audit.contains("key.mint") && !audit.contains(secret), "{audit}");
         let other = mint(&mut store, request(), "cli:root", now()).expect("minted");
         assert_ne!(other.credential, minted.credential);
+    }
+
+    #[test]
+    fn a_key_that_takes_over_is_unused_and_the_trail_tells_of_no_use() {
+        let (_folder, mut store) = store();
+        let kid = mint(&mut store, request(), "cli:root", now()).expect("minted").row.kid;
+        store.note_key_uses([(&Kid::parse(&kid).expect("a kid"), &now())]).expect("noted");
+        let row = store.key(&kid).expect("read").expect("there");
+        let used = "2026-08-01T10:00:00.123Z";
+        assert_eq!(
+            (&listed(&row, now())["last_used_at"], &listed(&row, now())["state"]),
+            (&json!(used), &json!("active"))
+        );
+        let (old, new) = rotate(&mut store, row, SignedDuration::ZERO, "cli:root", now()).expect("rotated");
+        assert_eq!(
+            (old.last_used_at.map(|at| at.to_string()), new.row.last_used_at),
+            (Some(used.to_owned()), None)
+        );
+        assert_eq!(store.key(&new.row.kid).expect("read"), Some(new.row.clone()));
+        assert_eq!(listed(&new.row, now())["last_used_at"], Value::Null);
+        let audit = format!("{:?}", store.audit_rows().expect("read"));
+        assert!(audit.contains("key.rotate") && !audit.contains("last_used_at"), "{audit}");
     }
 
     #[test]

@@ -1,19 +1,20 @@
 //! The thread that writes what the cores report: counters as they stand, usage as it adds up. One transaction for all
 //! that has come, and kind; counters first, because requests may wait for them, and the cores are told as soon as they
-//! are written. What they measure goes to the board of metrics.
+//! are written. What they measure goes to the board of metrics. When keys were used last is written once a second.
 //!
 //! Nothing here waits for a sync: that is done beside it, once a second, by [`sync`]. A killed process loses nothing that
 //! was committed; a failed sync is told to the cores like a failed write.
 //!
 //! What cannot be written (a full disk) is kept, merged by identity, and tried again, so that memory is bounded by the
-//! number of counters and of usage rows, not by how long the trouble lasts.
+//! number of counters, of usage rows and of keys, not by how long the trouble lasts.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use engine::{CoreId, CounterMark, JournalNews, MarkNumber, Report, UsageKey, UsageSum};
+use engine::{CoreId, CounterMark, JournalNews, Kid, MarkNumber, Report, UsageKey, UsageSum};
+use jiff::Timestamp;
 
 use crate::bounds;
 use crate::metrics::Board;
@@ -25,6 +26,9 @@ use crate::store::Store;
 struct Unwritten {
     counters: HashMap<CounterIdentity, CounterMark>,
     usage: HashMap<UsageKey, UsageSum>,
+    key_uses: HashMap<Kid, Timestamp>,
+    /// When `key_uses` was last tried to be written.
+    key_uses_tried: Option<Instant>,
     /// The newest batch of each core that is in `counters`.
     batches: HashMap<CoreId, MarkNumber>,
 }
@@ -45,7 +49,13 @@ type CounterIdentity = (String, String, [Option<String>; 3], String, String);
 impl Unwritten {
     fn add(&mut self, report: Report, board: &Board) {
         match report {
-            Report::Metrics(metrics) => board.add(&metrics),
+            Report::Metrics(metrics) => {
+                for (kid, at) in &metrics.key_uses {
+                    let newest = self.key_uses.entry(*kid).or_insert(*at);
+                    *newest = (*newest).max(*at);
+                }
+                board.add(&metrics);
+            }
             Report::Marks(core, batch) => {
                 self.batches.insert(core, batch.number);
                 batch.marks.into_iter().for_each(|mark| self.add_counter(mark));
@@ -99,6 +109,21 @@ impl Unwritten {
         board.written(self.counters.len(), self.usage.len(), failed);
     }
 
+    /// Writes when keys were used, if the last try was long enough ago; `now` in any case. What fails is tried again then,
+    /// and is no reason to hold up anything else.
+    fn write_key_uses(&mut self, store: &mut Store, now: bool) {
+        let period = Duration::from_millis(bounds::KEY_USES_MS);
+        let due = now || self.key_uses_tried.is_none_or(|tried| tried.elapsed() >= period);
+        if self.key_uses.is_empty() || !due {
+            return;
+        }
+        self.key_uses_tried = Some(Instant::now());
+        match store.note_key_uses(&self.key_uses) {
+            Ok(()) => self.key_uses.clear(),
+            Err(error) => tracing::error!(%error, keys = self.key_uses.len(), "the use of keys is not noted"),
+        }
+    }
+
     fn is_empty(&self) -> bool {
         self.counters.is_empty() && self.usage.is_empty()
     }
@@ -132,6 +157,7 @@ pub fn run(
             unwritten.add(report, board);
         }
         unwritten.write(&mut store, board, health, tell);
+        unwritten.write_key_uses(&mut store, ended);
         if ended {
             return finish(&store, &unwritten);
         }

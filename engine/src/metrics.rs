@@ -1,11 +1,12 @@
 //! What a core measures between two reports: plain counts, handed over and begun anew.
 //!
 //! The sets that counts are kept by are bounded by construction: limits and providers come from the config, statuses and
-//! outcomes from tables here. Nothing is counted by key, node or model.
+//! outcomes from tables here. Nothing is counted by key, node or model; when keys were used last is told beside the counts.
 
 use jiff::Timestamp;
 
 use crate::counter_identity::CoreId;
+use crate::identity::Kid;
 use crate::limits::LimitId;
 use crate::report::UsageSum;
 use crate::resolve::Instance;
@@ -209,6 +210,8 @@ pub struct Metrics {
     pub first_byte: Vec<(ProviderId, Histogram)>,
     /// What is to be told to people.
     pub notices: Vec<Notice>,
+    /// Keys that requests came with, each once, and when the last of them came.
+    pub key_uses: Vec<(Kid, Timestamp)>,
     /// How it stands.
     pub gauges: Gauges,
 }

@@ -4,7 +4,10 @@
 //! log line for it. Each core tells of a cap once a window, or once a minute for a cap in shadow or without a window; the
 //! control plane, which hears all cores, leaves out what another one has told already.
 //!
-//! Bounds: limits and providers are the config's; the caps told of are forgotten when there are
+//! When a key was used last goes the same way, refused requests included, and is written down once a second: an entry a
+//! key and report, and nothing else on the request path.
+//!
+//! Bounds: limits and providers are the config's; keys are those of the requests of one upkeep period, and exist; the caps told of are forgotten when there are
 //! [`TOLD_CAPS`](crate::bounds::TOLD_CAPS), which at worst tells something twice.
 
 use std::cell::{Cell, RefCell};
@@ -12,7 +15,8 @@ use std::collections::HashMap;
 
 use engine::metrics::{Gauges, LimitEvents, Metrics, Notice, Outcome};
 use engine::{
-    CoreId, Exchanges, Histogram, Instance, LimitId, Mode, Now, ProviderId, Span, UsageSum, Window, window_at,
+    CoreId, Exchanges, Histogram, Instance, Kid, LimitId, Mode, Now, ProviderId, Span, UsageSum, Window,
+    window_at,
 };
 use jiff::{SignedDuration, Timestamp};
 
@@ -43,6 +47,7 @@ struct Counts {
     gate_two: Histogram,
     first_byte: Vec<(ProviderId, Histogram)>,
     notices: Vec<Notice>,
+    key_uses: HashMap<Kid, Timestamp, ahash::RandomState>,
 }
 
 impl Counts {
@@ -59,6 +64,13 @@ impl Meter {
         let mut counts = self.counts.borrow_mut();
         counts.touched = true;
         change(&mut counts);
+    }
+
+    /// A request came with this key, whatever becomes of it.
+    pub fn key_used(&self, kid: Kid, at: Timestamp) {
+        self.count(|counts| {
+            counts.key_uses.insert(kid, at);
+        });
     }
 
     /// Both gates admitted; gate 2 took that long.
@@ -164,6 +176,7 @@ impl Meter {
             gate_two: counts.gate_two,
             first_byte: counts.first_byte,
             notices: counts.notices,
+            key_uses: counts.key_uses.into_iter().collect(),
             gauges,
         }))
     }
@@ -255,5 +268,19 @@ mod tests {
         meter.reservation_ends();
         let metrics = take().expect("a gauge has changed");
         assert_eq!((metrics.admitted, metrics.gauges.reservations), (0, 0));
+    }
+
+    #[test]
+    fn a_key_is_told_of_once_a_report_with_its_last_use() {
+        let meter = Meter::default();
+        let kids = ["vk_AAAAAAAAAAAA", "vk_BBBBBBBBBBBB"].map(|text| Kid::parse(text).expect("a kid"));
+        for (kid, second) in [(0, 1), (1, 2), (0, 3), (0, 4)] {
+            meter.key_used(kids[kid], Timestamp::UNIX_EPOCH + SignedDuration::from_secs(second));
+        }
+        let mut metrics = meter.take(CoreId(0), Gauges::default()).expect("keys were used");
+        metrics.key_uses.sort_unstable();
+        let seen: Vec<_> = metrics.key_uses.iter().map(|(kid, at)| (*kid, at.as_second())).collect();
+        assert_eq!(seen, [(kids[0], 4), (kids[1], 2)]);
+        assert!(meter.take(CoreId(0), Gauges::default()).is_none());
     }
 }

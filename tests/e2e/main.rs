@@ -11,6 +11,7 @@ mod analytics;
 mod backends;
 mod counting;
 mod demo;
+mod keys;
 mod kit;
 mod lifecycle;
 mod requests;

@@ -42,14 +42,16 @@ pub struct KeyBody {
     created_at: String,
     expires_at: Option<String>,
     revoked_at: Option<String>,
+    /// When the last request came with it, admitted or not, a second or so late; null: never.
+    last_used_at: Option<String>,
 }
 
 impl KeyBody {
     fn of(row: KeyRow, now: Timestamp) -> KeyBody {
         let state = keys::state(&row, now);
         let text = |at: Option<Timestamp>| at.map(|at| at.to_string());
-        let (created_at, expires_at, revoked_at) =
-            (row.created_at.to_string(), text(row.expires_at), text(row.revoked_at));
+        let (created_at, expires_at) = (row.created_at.to_string(), text(row.expires_at));
+        let (revoked_at, last_used_at) = (text(row.revoked_at), text(row.last_used_at));
         let KeyRow { kid, owner, name, models, providers, endpoints, allow_passthrough, admin, .. } = row;
         KeyBody {
             kid,
@@ -64,6 +66,7 @@ impl KeyBody {
             created_at,
             expires_at,
             revoked_at,
+            last_used_at,
         }
     }
 }

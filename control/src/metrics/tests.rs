@@ -20,6 +20,7 @@ fn metrics(core: u16) -> Metrics {
         gate_two: Histogram::default(),
         first_byte: Vec::new(),
         notices: Vec::new(),
+        key_uses: Vec::new(),
         gauges: Gauges::default(),
     }
 }

@@ -1,5 +1,6 @@
 //! The rows of `keys`.
 
+use engine::Kid;
 use jiff::Timestamp;
 use rusqlite::types::Type;
 use rusqlite::{OptionalExtension, Row, Transaction, params};
@@ -34,10 +35,12 @@ pub struct KeyRow {
     pub expires_at: Option<Timestamp>,
     /// When it was revoked.
     pub revoked_at: Option<Timestamp>,
+    /// When the last request came with it, whether it was admitted or not; a second or so late.
+    pub last_used_at: Option<Timestamp>,
 }
 
 const COLUMNS: &str = "kid, owner, name, models, providers, endpoints, allow_passthrough, admin, secret_hash, \
-                       created_at, expires_at, revoked_at";
+                       created_at, expires_at, revoked_at, last_used_at";
 
 fn unreadable(column: usize, what: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> rusqlite::Error {
     rusqlite::Error::FromSqlConversionFailure(column, Type::Text, what.into())
@@ -65,6 +68,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<KeyRow> {
         created_at: time(9)?.ok_or_else(|| unreadable(9, "no time of creation"))?,
         expires_at: time(10)?,
         revoked_at: time(11)?,
+        last_used_at: time(12)?,
     })
 }
 
@@ -73,8 +77,9 @@ fn list(patterns: &Option<Vec<String>>) -> Option<String> {
 }
 
 fn insert(transaction: &Transaction<'_>, key: &KeyRow) -> rusqlite::Result<()> {
-    let statement =
-        format!("INSERT INTO keys ({COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)");
+    let statement = format!(
+        "INSERT INTO keys ({COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)"
+    );
     let values = params![
         key.kid,
         key.owner,
@@ -88,6 +93,7 @@ fn insert(transaction: &Transaction<'_>, key: &KeyRow) -> rusqlite::Result<()> {
         stamp(key.created_at),
         key.expires_at.map(stamp),
         key.revoked_at.map(stamp),
+        key.last_used_at.map(stamp),
     ];
     transaction.prepare_cached(&statement)?.execute(values)?;
     Ok(())
@@ -156,6 +162,22 @@ impl Store {
         })
     }
 
+    /// Notes when keys were used last. A time before the one that is stored changes nothing; a key that is gone is passed over.
+    pub fn note_key_uses<'u>(
+        &mut self,
+        uses: impl IntoIterator<Item = (&'u Kid, &'u Timestamp)>,
+    ) -> Result<(), StoreError> {
+        self.transaction("note the use of keys", false, |transaction| {
+            let mut statement = transaction.prepare_cached(
+                "UPDATE keys SET last_used_at = ?2 WHERE kid = ?1 AND (last_used_at IS NULL OR last_used_at < ?2)",
+            )?;
+            for (kid, at) in uses {
+                statement.execute(params![kid.as_str(), stamp(*at)])?;
+            }
+            Ok(())
+        })
+    }
+
     /// At most `count` keys of a part of the tree, by kid.
     pub fn keys_page(
         &self,
@@ -188,5 +210,55 @@ impl Store {
                 connection.prepare(&format!("SELECT {COLUMNS} FROM keys ORDER BY created_at, kid"))?;
             statement.query_map([], read)?.collect()
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::Connection;
+
+    use super::*;
+
+    const KIDS: [&str; 2] = ["vk_AAAAAAAAAAAA", "vk_BBBBBBBBBBBB"];
+
+    /// A database of the third schema with two keys.
+    fn old_database(folder: &std::path::Path) {
+        drop(Store::open(folder).expect("made"));
+        let old = Connection::open(folder.join(super::super::FILE)).expect("opened");
+        old.execute_batch("ALTER TABLE keys DROP COLUMN last_used_at; PRAGMA user_version = 3")
+            .expect("aged");
+        for kid in KIDS {
+            old.execute(
+                "INSERT INTO keys (kid, owner, allow_passthrough, admin, secret_hash, created_at)
+                 VALUES (?1, 'org:acme', 0, 0, ?2, '2026-08-01T10:00:00.000Z')",
+                params![kid, [7u8; 32]],
+            )
+            .expect("filled");
+        }
+    }
+
+    #[test]
+    fn the_last_use_only_goes_forward_and_changes_nothing_else() {
+        let folder = tempfile::tempdir().expect("a folder");
+        old_database(folder.path());
+        let mut store = Store::open(folder.path()).expect("brought up");
+        let [used, unused, gone] =
+            [KIDS[0], KIDS[1], "vk_CCCCCCCCCCCC"].map(|kid| Kid::parse(kid).expect("a kid"));
+        let before = store.key(used.as_str()).expect("read").expect("there");
+        assert_eq!(before.last_used_at, None);
+        for (at, wanted) in [
+            ("2026-08-01T10:00:05.1239Z", "2026-08-01T10:00:05.123Z"),
+            ("2026-08-01T10:00:04.999Z", "2026-08-01T10:00:05.123Z"),
+            ("2026-08-01T10:00:06Z", "2026-08-01T10:00:06Z"),
+        ] {
+            let at: Timestamp = at.parse().expect("a time");
+            store.note_key_uses([(&used, &at), (&gone, &at)]).expect("noted");
+            let row = store.key(used.as_str()).expect("read").expect("there");
+            let wanted = KeyRow { last_used_at: Some(wanted.parse().expect("a time")), ..before.clone() };
+            assert_eq!(row, wanted, "{at}");
+        }
+        assert_eq!(store.key(unused.as_str()).expect("read").expect("there").last_used_at, None);
+        assert_eq!(store.key(gone.as_str()).expect("read"), None);
+        assert!(store.audit_rows().expect("read").is_empty());
     }
 }

@@ -12,11 +12,17 @@ struct Migration {
 
 /// Each entry takes the schema from the version that is its index to the next one. Entries are never edited once
 /// released, only added.
-const MIGRATIONS: [Migration; 3] = [
+const MIGRATIONS: [Migration; 4] = [
     Migration { statements: FIRST, then: |_| Ok(()) },
     Migration { statements: AUDIT_CHAIN_AND_SUSPENSION, then: audit::chain_old_rows },
     Migration { statements: HIGH_WATER, then: |_| Ok(()) },
+    Migration { statements: LAST_USE, then: |_| Ok(()) },
 ];
+
+/// What the trail says of a key does not change with each use of it, so this is in no audit row.
+const LAST_USE: &str = "
+ALTER TABLE keys ADD COLUMN last_used_at TEXT;               -- the newest request with it, refused ones too
+";
 
 /// What a counter may come to before it is written again, and what earlier crashes left open of it.
 const HIGH_WATER: &str = "

@@ -40,6 +40,7 @@ fn key(kid: &str) -> KeyRow {
         created_at: at("2026-08-01T10:00:00.123Z"),
         expires_at: Some(at("2027-08-01T10:00:00Z")),
         revoked_at: None,
+        last_used_at: None,
     }
 }
 

@@ -115,6 +115,9 @@ impl Exchange<'_> {
         if let Some(trace) = &mut self.trace {
             trace.owner(key.as_deref());
         }
+        if let Some(key) = &key {
+            self.core.meter.key_used(key.kid, now.wall);
+        }
         if let Some(answered) = self.own_pages(key.as_deref()).await? {
             return Ok(answered);
         }
