@@ -62,11 +62,16 @@ pub struct Connection {
 impl Connection {
     /// Connects to `port` on this machine.
     pub fn open(port: u16) -> Connection {
-        let stream = TcpStream::connect(("127.0.0.1", port)).expect("the gateway accepts");
+        Connection::try_open(port).unwrap_or_else(|error| panic!("the gateway does not accept: {error}"))
+    }
+
+    /// The same for a gateway that may not be there.
+    pub fn try_open(port: u16) -> std::io::Result<Connection> {
+        let stream = TcpStream::connect(("127.0.0.1", port))?;
         stream.set_read_timeout(Some(PATIENCE)).expect("a socket option");
         stream.set_write_timeout(Some(PATIENCE)).expect("a socket option");
         stream.set_nodelay(true).expect("a socket option");
-        Connection { stream, ahead: Vec::new() }
+        Ok(Connection { stream, ahead: Vec::new() })
     }
 
     /// Sends exact bytes. A peer that closed already is not an error: its answer is what counts.

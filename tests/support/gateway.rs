@@ -104,6 +104,12 @@ impl Gateway {
 
     /// Starts the process and waits until it is ready.
     pub fn launch(&mut self) {
+        self.spawn();
+        self.ready();
+    }
+
+    /// Starts the process, and waits for nothing.
+    pub fn spawn(&mut self) {
         let log = File::options().create(true).append(true).open(self.log_path());
         let log = log.expect("a writable folder");
         let mut command = self.command(&["serve"]);
@@ -111,12 +117,17 @@ impl Gateway {
         command.envs(self.environment.iter().copied());
         command.stdin(Stdio::null()).stdout(out).stderr(log);
         self.child = Some(command.spawn().expect("the command starts"));
+    }
+
+    /// Waits until a process that was started is ready.
+    pub fn ready(&mut self) {
         until("the gateway is ready", || {
             let child = self.child.as_mut().expect("just started");
             let over = child.try_wait().expect("a child of ours");
             assert!(over.is_none(), "the gateway ended with {over:?}: {}", self.log());
-            let Ok(_) = std::net::TcpStream::connect(("127.0.0.1", self.port)) else { return None };
-            let answer = self.connect().try_ask(&request("GET", "/tt/v1/readyz", &[], b""));
+            // The socket of a process that was killed may still be there for a moment.
+            let mut connection = Connection::try_open(self.port).ok()?;
+            let answer = connection.try_ask(&request("GET", "/tt/v1/readyz", &[], b""));
             answer.is_ok_and(|answer| answer.status == 200).then_some(())
         });
     }
@@ -143,6 +154,33 @@ impl Gateway {
         let mut kill = Command::new("kill");
         kill.arg(format!("-{name}")).arg(self.pid().to_string());
         assert!(kill.status().expect("the system has kill").success(), "{kill:?}");
+    }
+
+    /// Waits until a process that was started is ready, or has ended of itself.
+    pub fn ended_or_ready(&mut self) -> Option<ExitStatus> {
+        let port = self.port;
+        until("the gateway is ready or has ended", || {
+            let child = self.child.as_mut().expect("just started");
+            if let Some(status) = child.try_wait().expect("a child of ours") {
+                self.child = None;
+                return Some(Some(status));
+            }
+            let answer = Connection::try_open(port).ok()?.try_ask(&request("GET", "/tt/v1/readyz", &[], b""));
+            answer.is_ok_and(|answer| answer.status == 200).then_some(None)
+        })
+    }
+
+    /// Ends the process in the middle of whatever it does.
+    pub fn kill(&mut self) {
+        let mut child = self.child.take().expect("a running gateway");
+        child.kill().expect("a child of ours");
+        child.wait().expect("a child of ours");
+        self.check_log();
+    }
+
+    /// The database of the gateway's folder.
+    pub fn database(&self) -> PathBuf {
+        self.home.path().join("data/governance.db")
     }
 
     /// Waits for the end of a process that was told to end.
