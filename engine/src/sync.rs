@@ -10,16 +10,11 @@ pub(crate) use chosen::*;
 mod chosen {
     pub(crate) use std::sync::atomic::{AtomicU64, Ordering};
 
-    /// Pauses that only slow the core down; later ones let another thread have it.
-    const SHORT_PAUSES: u32 = 64;
-
-    /// Lets others get on, while one waits for the `turn`th time.
-    pub(crate) fn pause(turn: u32) {
-        if turn < SHORT_PAUSES {
-            std::hint::spin_loop();
-        } else {
-            std::thread::yield_now();
-        }
+    /// Lets others get on, while one waits for the `turn`th time. Cores have a processor each, so there is nobody to give
+    /// this one to.
+    #[inline]
+    pub(crate) fn pause(_turn: u32) {
+        std::hint::spin_loop();
     }
 
     /// A number of this thread: those that ever ask are numbered from zero.
