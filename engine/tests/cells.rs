@@ -302,6 +302,7 @@ struct Meter(Vec<(u64, Came)>);
 enum Came {
     Admitted,
     Recorded,
+    GivenBack,
 }
 
 impl Meter {
@@ -314,6 +315,8 @@ impl Meter {
                 Came::Admitted => level + TICKS,
                 // Twice the amount is the end, but what is there already stays.
                 Came::Recorded => level.max((level + TICKS).min(2 * amount * TICKS)),
+                // As if it had never come.
+                Came::GivenBack => level,
             };
         }
         level.saturating_sub((at - then) * amount)
@@ -372,6 +375,62 @@ fn token_bucket_that_was_overloaded_while_it_observed_refuses_for_one_period() {
         let longest = period + period.div_ceil(amount) + 1_000;
         assert!(wait <= longest, "{about}: {wait} ns of {longest}");
         assert!(bucket.admit(end + wait, amount).is_some(), "{about}");
+    }
+}
+
+/// Two come, one is given back, the other drains, two more come: giving the other back then frees nothing.
+#[test]
+fn token_bucket_knows_that_what_is_given_back_lets_the_others_drain_sooner() {
+    let bucket = TokenBucket::new(TICKS);
+    let [first, second] = [0, 0].map(|at| bucket.admit(at, 2).expect("two fit"));
+    bucket.refund(0, first);
+    assert!(
+        bucket.admit(TICKS / 2, 2).is_some() && bucket.admit(TICKS / 2, 2).is_some(),
+        "it is empty again"
+    );
+    bucket.refund(TICKS / 2, second);
+    assert!(bucket.admit(TICKS / 2, 2).is_none(), "three at once against two");
+}
+
+/// Give-backs of any age, in any order: never below the list without those given back, so never one too many; and equal
+/// to it if nothing has drained between the coming and the giving back.
+#[test]
+fn token_bucket_gives_back_no_more_than_is_left() {
+    for at_once in [true, false] {
+        for seed in 0..1_000 {
+            let mut seeded = Seeded::new(seed);
+            let amount = *seeded.pick(&[1, 2, 3, 7]);
+            let bucket = TokenBucket::new(TICKS);
+            let (mut meter, mut at, mut held) = (Meter::default(), 0, Vec::new());
+            for step in 0..200 {
+                match seeded.below(8) {
+                    0..4 => {
+                        if let Some(drip) = bucket.admit(at, amount) {
+                            let level = meter.level(at, amount);
+                            assert!(level + TICKS <= amount * TICKS, "seed {seed} step {step}: one too many");
+                            held.push((meter.0.len(), drip));
+                            meter.0.push((at, Came::Admitted));
+                        }
+                    }
+                    4 | 5 if !held.is_empty() => {
+                        let (index, drip) = held.swap_remove(seeded.below(held.len() as u64) as usize);
+                        bucket.refund(at, drip);
+                        meter.0[index].1 = Came::GivenBack;
+                    }
+                    4 | 5 => {}
+                    _ => {
+                        at += *seeded.pick(&[1, TICKS / amount - 1, TICKS / amount, TICKS / 9, TICKS]);
+                        if at_once {
+                            held.clear();
+                        }
+                    }
+                }
+                let (observed, least) =
+                    (bucket.level(at, amount).observed, meter.level(at, amount).div_ceil(TICKS));
+                let right = if at_once { observed == least } else { observed >= least };
+                assert!(right, "seed {seed} step {step}: {observed} observed, {least} by the list");
+            }
+        }
     }
 }
 

@@ -34,7 +34,7 @@ const USERS: u64 = 8;
 const PROMPT: u64 = 6;
 /// Output tokens that each request allows itself.
 const OUTPUT: u64 = 8;
-/// Bytes of text in each event of a stream.
+/// Text of each event of a stream.
 const WORD: &str = "word ";
 /// What some of the exact users may use in all: requests an hour, requests, tokens, and thousandths of a USD.
 const RATE: u64 = 9_000;

@@ -10,6 +10,11 @@
 //! up under `shadow` or `alert_only` is worth one period of refusals when the limit is enforced, not as many as the
 //! overload lasted, and `observed` stays a figure that one can read.
 //!
+//! What is given back is taken out as far as it has not drained, the oldest first. It drained sooner if another was given
+//! back meanwhile: how many were is known from two counts, of those begun and of those done. After a tick in which
+//! something drained each of them is taken for an older one. So a give-back never frees what others put in, and one that
+//! is late and among many may free less than a request, for as long as that takes to drain.
+//!
 //! Rejected: GCRA's own word, the theoretical arrival time. It is a *time*, so an edit of the amount would turn one
 //! request used of 1 into ten used of 10; here the level is in requests and an edit keeps the usage. A lock around
 //! level and time: a core that is put to sleep would stop the others.
@@ -32,8 +37,11 @@ const LARGEST_AMOUNT: u64 = 1 << 23;
 /// it put in, which is less than a request only where the debt is bounded.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub struct Drip {
-    tick: u64,
     level: u64,
+    /// The low half: no exchange lasts 2^32 ticks, three days of the shortest period.
+    tick: u32,
+    /// Give-backs done before it came, the low half.
+    done: u32,
     /// At most 2^23.
     amount: u32,
     /// At most 2^14.
@@ -46,6 +54,10 @@ pub struct TokenBucket {
     /// Highest tick anyone has seen.
     head: AtomicU64,
     word: AtomicU64,
+    /// Give-backs that may have been taken out.
+    begun: AtomicU64,
+    /// Give-backs that have been.
+    done: AtomicU64,
     /// Nanoseconds of a tick, at least 1.
     tick: u64,
 }
@@ -53,7 +65,8 @@ pub struct TokenBucket {
 impl TokenBucket {
     /// A bucket that drains `amount` each `period` nanoseconds, rounded up to whole ticks.
     pub fn new(period: u64) -> TokenBucket {
-        TokenBucket { head: AtomicU64::new(0), word: AtomicU64::new(0), tick: period.div_ceil(PARTS).max(1) }
+        let [head, word, begun, done] = std::array::from_fn(|_| AtomicU64::new(0));
+        TokenBucket { head, word, begun, done, tick: period.div_ceil(PARTS).max(1) }
     }
 
     /// Counts one request if it fits under `amount`; `now` in monotonic nanoseconds.
@@ -75,12 +88,17 @@ impl TokenBucket {
     /// Gives one admission back, as far as it has not drained since: what others put in is never taken out.
     pub fn refund(&self, now: u64, drip: Drip) {
         let amount = u64::from(drip.amount);
+        self.begun.fetch_add(1, Ordering::AcqRel);
         self.change(now, amount, |level| {
-            let tick = self.head.load(Ordering::Acquire).max(drip.tick);
-            let drained = (tick - drip.tick).saturating_mul(amount);
-            let left = drip.level.saturating_sub(drained).min(drip.put.into());
+            let tick = self.head.load(Ordering::Acquire) as u32;
+            let drained = u64::from(tick.wrapping_sub(drip.tick)) * amount;
+            // Whoever is seen in the word has begun before; this one is not another.
+            let others = (self.begun.load(Ordering::Acquire) as u32).wrapping_sub(drip.done).wrapping_sub(1);
+            let sooner = if drained > 0 { u64::from(others) * PARTS } else { 0 };
+            let left = drip.level.saturating_sub(drained + sooner).min(drip.put.into());
             (left > 0).then(|| level.saturating_sub(left))
         });
+        self.done.fetch_add(1, Ordering::AcqRel);
     }
 
     /// `Some` if one more would not be admitted. Changes nothing.
@@ -117,6 +135,8 @@ impl TokenBucket {
 
     fn change(&self, now: u64, amount: u64, next: impl Fn(u64) -> Option<u64>) -> Option<Drip> {
         let own = now / self.tick;
+        // Read before the word: those done are not in it any more.
+        let done = self.done.load(Ordering::Acquire) as u32;
         let mut near = self.head.load(Ordering::Acquire);
         if own > near {
             near = self.head.fetch_max(own, Ordering::AcqRel);
@@ -139,7 +159,7 @@ impl TokenBucket {
             match self.word.compare_exchange_weak(word, wanted, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => {
                     let put = level.saturating_sub(left) as u32;
-                    return Some(Drip { tick, level, amount: amount as u32, put });
+                    return Some(Drip { level, tick: tick as u32, done, amount: amount as u32, put });
                 }
                 Err(other) => {
                     word = other;
