@@ -1,4 +1,4 @@
-//! Real clients against the running gateway: the official Python SDK and curl.
+//! Real clients against the running gateway: the official Python SDK, curl, and a tester of APIs by their description.
 //!
 //! What a client makes of an answer is the client's code, so it is asked: which exception, which
 //! members, how many tries. The backend behind the gateway says how many requests really came.
@@ -7,6 +7,7 @@
 mod support;
 
 mod curl;
+mod description;
 mod sdk;
 
 use std::sync::Arc;

@@ -68,7 +68,8 @@ impl Key {
 pub struct Gateway {
     /// The data plane's port.
     pub port: u16,
-    admin_port: u16,
+    /// The management listener's port.
+    pub admin_port: u16,
     home: TempDir,
     /// Variables of the process beside those of every gateway.
     environment: Vec<(&'static str, &'static str)>,
@@ -226,8 +227,14 @@ impl Gateway {
 
     /// A GET on the management listener, with its root token.
     pub fn get_admin(&self, path: &str) -> Response {
-        let headers = [("Authorization", "Bearer root-token-for-tests")];
-        Connection::open(self.admin_port).ask(&request("GET", path, &headers, b""))
+        self.ask_admin("GET", path, "")
+    }
+
+    /// A request with a JSON body, or none, on the management listener, with its root token.
+    pub fn ask_admin(&self, method: &str, path: &str, body: &str) -> Response {
+        let headers =
+            [("Authorization", "Bearer root-token-for-tests"), ("Content-Type", "application/json")];
+        Connection::open(self.admin_port).ask(&request(method, path, &headers, body.as_bytes()))
     }
 
     /// A chat request on a connection of its own.
