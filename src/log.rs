@@ -17,15 +17,22 @@ pub fn start_quietly() {
 }
 
 fn start_at(level: &str) {
-    let filter = EnvFilter::try_from_env("TT_LOG").unwrap_or_else(|_| EnvFilter::new(level));
+    let asked = std::env::var("TT_LOG").ok().filter(|asked| !asked.is_empty());
+    let parsed = asked.as_deref().map(EnvFilter::try_new);
+    let wrong = parsed.as_ref().and_then(|parsed| parsed.as_ref().err().map(ToString::to_string));
+    let filter = parsed.and_then(Result::ok).unwrap_or_else(|| EnvFilter::new(level));
     let colours = std::io::stderr().is_terminal();
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    match std::env::var("TT_LOG_FORMAT").as_deref() {
+    let format = std::env::var("TT_LOG_FORMAT");
+    match format.as_deref() {
         Ok("json") => log.json().flatten_event(true).with_span_list(false).init(),
         Ok("text" | "") | Err(_) => log.with_ansi(colours).init(),
         Ok(other) => {
             log.with_ansi(colours).init();
             tracing::warn!("TT_LOG_FORMAT is {other:?}, which is neither `text` nor `json`: it is text");
         }
+    }
+    if let Some(reason) = wrong {
+        tracing::warn!("TT_LOG is {asked:?}, which is no filter ({reason}): it is {level}");
     }
 }

@@ -147,9 +147,11 @@ impl Board {
         if told.len() >= bounds::METRIC_NAMES {
             told.retain(|_, until| notice.at < *until);
         }
-        if told.len() < bounds::METRIC_NAMES {
-            told.insert(cap, notice.until);
+        if told.len() >= bounds::METRIC_NAMES {
+            // At worst something is told twice.
+            told.clear();
         }
+        told.insert(cap, notice.until);
         true
     }
 }

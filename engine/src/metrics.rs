@@ -146,6 +146,8 @@ impl Histogram {
 /// What one limit did.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct LimitEvents {
+    /// Admitted requests that met it: it was evaluated and did not refuse, or only observes.
+    pub admitted: u64,
     /// Requests it refused, as the first of those that were over.
     pub refused: u64,
     /// Admitted requests that it would have refused, were it not in shadow.
@@ -157,6 +159,7 @@ pub struct LimitEvents {
 impl LimitEvents {
     /// Adds others.
     pub fn add(&mut self, other: &LimitEvents) {
+        self.admitted = self.admitted.saturating_add(other.admitted);
         self.refused = self.refused.saturating_add(other.refused);
         self.shadow_refused = self.shadow_refused.saturating_add(other.shadow_refused);
         self.alerted = self.alerted.saturating_add(other.alerted);

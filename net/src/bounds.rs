@@ -58,6 +58,10 @@ pub const KEPT_PLANS: usize = 16 * 1024;
 /// Caps that a core remembers to have told people of; a few times the limits of a large config, at 16 bytes each.
 pub const TOLD_CAPS: usize = 16 * 1024;
 
+/// Caps that one report tells people of; the rest is counted, and told of in a later report if it goes on. Each becomes a
+/// line of the log, four times a second and core, and whoever may choose a model's name may make a cap of it.
+pub const NOTICES: usize = 32;
+
 /// Dry runs that may wait for an answer at once; the management API has few users.
 pub const OPEN_PROBES: usize = 64;
 

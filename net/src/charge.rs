@@ -58,6 +58,7 @@ impl Charge {
         account: Account,
     ) -> Charge {
         core.meter.reservation_begins();
+        core.meter.admitted_by(admission.plan(), reservation.plan());
         Charge {
             core,
             admission: Some(admission),

@@ -8,11 +8,16 @@
 //! key and report, and nothing else on the request path.
 //!
 //! Bounds: limits and providers are the config's; keys are those of the requests of one upkeep period, and exist; the caps told of are forgotten when there are
-//! [`TOLD_CAPS`](crate::bounds::TOLD_CAPS), which at worst tells something twice.
+//! [`TOLD_CAPS`](crate::bounds::TOLD_CAPS), which at worst tells something twice, and a report tells of [`NOTICES`] at the
+//! most.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::mem::take;
+use std::sync::Arc;
 
+use engine::cells::GateOnePlan;
+use engine::gates::GateTwoPlan;
 use engine::metrics::{Gauges, LimitEvents, Metrics, Notice, Outcome};
 use engine::{
     CoreId, Exchanges, Histogram, Instance, Kid, LimitId, Mode, Now, ProviderId, Span, UsageSum, Window,
@@ -20,7 +25,7 @@ use engine::{
 };
 use jiff::{SignedDuration, Timestamp};
 
-use crate::bounds::TOLD_CAPS;
+use crate::bounds::{NOTICES, TOLD_CAPS};
 
 /// How long a cap that has no window of its own is not told of again.
 const QUIET: SignedDuration = SignedDuration::from_secs(60);
@@ -41,6 +46,9 @@ pub struct Meter {
 struct Counts {
     touched: bool,
     admitted: u64,
+    /// Admitted requests by the plans of both gates, found by their addresses: one look for each, however many caps it has.
+    gate_one_plans: HashMap<usize, (Arc<GateOnePlan>, u64), ahash::RandomState>,
+    gate_two_plans: HashMap<usize, (Arc<GateTwoPlan>, u64), ahash::RandomState>,
     limits: HashMap<LimitId, LimitEvents, ahash::RandomState>,
     exchanges: Exchanges,
     used: UsageSum,
@@ -57,6 +65,32 @@ impl Counts {
         }
         self.limits.get_mut(id).expect("it was put there")
     }
+
+    /// What was counted by plan, by limit.
+    fn unfold_plans(&mut self) {
+        let (one, two) = (take(&mut self.gate_one_plans), take(&mut self.gate_two_plans));
+        for (plan, count) in one.into_values() {
+            plan.instances()
+                .filter(|cap| is_met(cap))
+                .for_each(|cap| self.limit(&cap.limit.id).admitted += count);
+        }
+        for (plan, count) in two.into_values() {
+            plan.instances()
+                .filter(|cap| is_met(cap))
+                .for_each(|cap| self.limit(&cap.limit.id).admitted += count);
+        }
+    }
+}
+
+/// Whether a request that selects the cap meets it: it is neither off nor suspended.
+pub fn is_met(cap: &Instance) -> bool {
+    !cap.limit.suspended && cap.limit.posture.mode != Mode::Off
+}
+
+/// Counts one request for a plan. The entry holds what its address names, so no other plan can come to have it.
+fn count_plan<P>(plans: &mut HashMap<usize, (Arc<P>, u64), ahash::RandomState>, plan: &Arc<P>) {
+    let address = Arc::as_ptr(plan) as usize;
+    plans.entry(address).or_insert_with(|| (plan.clone(), 0)).1 += 1;
 }
 
 impl Meter {
@@ -81,6 +115,14 @@ impl Meter {
         });
     }
 
+    /// The plans by which both gates admitted a request.
+    pub fn admitted_by(&self, gate_one: &Arc<GateOnePlan>, gate_two: &Arc<GateTwoPlan>) {
+        self.count(|counts| {
+            count_plan(&mut counts.gate_one_plans, gate_one);
+            count_plan(&mut counts.gate_two_plans, gate_two);
+        });
+    }
+
     /// Gate 2 refused after that long.
     pub fn gate_two_refused(&self, gate_two: Span) {
         self.count(|counts| counts.gate_two.observe(gate_two));
@@ -94,7 +136,8 @@ impl Meter {
     /// A cap was over and let the admitted request pass.
     pub fn overlooked(&self, instance: &Instance, now: Now) {
         let shadow = instance.limit.posture.mode == Mode::Shadow;
-        let untold = self.is_untold(instance, shadow, now.wall);
+        let full = self.counts.borrow().notices.len() >= NOTICES;
+        let untold = if full { None } else { self.is_untold(instance, shadow, now.wall) };
         self.count(|counts| {
             let events = counts.limit(&instance.limit.id);
             let figure = if shadow { &mut events.shadow_refused } else { &mut events.alerted };
@@ -166,7 +209,8 @@ impl Meter {
         if stands && !self.counts.borrow().touched {
             return None;
         }
-        let counts = self.counts.take();
+        let mut counts = self.counts.take();
+        counts.unfold_plans();
         Some(Box::new(Metrics {
             core,
             admitted: counts.admitted,
@@ -184,8 +228,8 @@ impl Meter {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
+    use engine::cells::CellTable;
+    use engine::resolve::Selected;
     use engine::{
         Admit, Attach, CalendarPeriod, Enforce, Identity, Limit, LimitType, Match, Monotonic, NodeId,
         OverridePolicy, Posture, Units, Zone,
@@ -245,6 +289,53 @@ mod tests {
             let wanted = if mode == Mode::Shadow { (0, 4) } else { (4, 0) };
             assert_eq!((events.alerted, events.shadow_refused), wanted, "{name}");
         }
+    }
+
+    #[test]
+    fn a_report_tells_of_so_many_caps_and_the_next_one_of_the_rest() {
+        let meter = Meter::default();
+        let caps: Vec<_> = (0..NOTICES + 3)
+            .map(|number| {
+                let cap = cap(LimitType::Concurrency, Window::Live, Mode::Shadow, Enforce::Hard);
+                let node = NodeId::new(&format!("org:a{number}"));
+                let dims = engine::Dims { model: "", provider: "", endpoint: "" };
+                Instance { identity: Identity::new(&cap.limit, &node, &dims), node, ..cap }
+            })
+            .collect();
+        for told in [NOTICES, 3, 0] {
+            caps.iter().for_each(|cap| meter.overlooked(cap, at("2026-08-01T10:00:00Z")));
+            let metrics = meter.take(CoreId(0), Gauges::default()).expect("something was counted");
+            assert_eq!(metrics.notices.len(), told);
+            assert_eq!(metrics.limits[0].1.shadow_refused, caps.len() as u64, "all are counted");
+        }
+    }
+
+    #[test]
+    fn a_limit_admits_what_meets_it() {
+        let hour =
+            Window::Rolling { period: Span(1_000_000_000), algorithm: engine::Algorithm::SlidingWindow };
+        let zone = Zone { name: "UTC".into(), zone: jiff::tz::TimeZone::UTC };
+        let year = Window::Calendar { period: CalendarPeriod::Year, zone };
+        let named = |id: &str, cap: Instance| {
+            let limit = Limit { id: LimitId::new(id), ..(*cap.limit).clone() };
+            Instance { limit: Arc::new(limit), ..cap }
+        };
+        let rate = named("rate", cap(LimitType::Rpm, hour, Mode::On, Enforce::Hard));
+        let money = |id, mode| named(id, cap(LimitType::BudgetUsd, year.clone(), mode, Enforce::Hard));
+        let mut suspended = money("suspended", Mode::On);
+        Arc::make_mut(&mut suspended.limit).suspended = true;
+        let one = CellTable::new(Span(0)).plan(&Selected(vec![rate]));
+        let caps =
+            vec![money("money", Mode::On), money("off", Mode::Off), money("shadow", Mode::Shadow), suspended];
+        let plans = [GateTwoPlan::new(&Selected(caps), 1), GateTwoPlan::new(&Selected(Vec::new()), 1)];
+        let meter = Meter::default();
+        for plan in [0, 0, 1] {
+            meter.admitted_by(&one, &plans[plan]);
+        }
+        let mut metrics = meter.take(CoreId(0), Gauges::default()).expect("something was counted");
+        metrics.limits.sort_by(|one, other| one.0.cmp(&other.0));
+        let seen: Vec<_> = metrics.limits.iter().map(|(id, events)| (id.as_str(), events.admitted)).collect();
+        assert_eq!(seen, [("money", 2), ("rate", 3), ("shadow", 2)]);
     }
 
     #[test]

@@ -80,6 +80,8 @@ fn usage_metrics_and_events_agree_with_the_counters() {
     let pico = usd.parse::<f64>().expect("a number") * 1e12;
     for (name, wanted) in [
         ("requests_admitted_total", PASSING),
+        ("limit_admitted_total{limit=\"money\"}", PASSING),
+        ("limit_admitted_total{limit=\"shadowed\"}", PASSING),
         ("limit_refused_total{limit=\"requests\"}", REFUSED),
         ("limit_shadow_refused_total{limit=\"shadowed\"}", PASSING - 2),
         ("limit_alerted_total{limit=\"alerting\"}", PASSING - 3),

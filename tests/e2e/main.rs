@@ -11,6 +11,7 @@ mod analytics;
 mod backends;
 mod counting;
 mod demo;
+mod exactness;
 mod journal;
 mod keys;
 mod kills;

@@ -43,7 +43,7 @@ fn what_the_cores_report_adds_up() {
     for core in [0, 1] {
         let mut report = metrics(core);
         report.admitted = 3;
-        let events = LimitEvents { refused: 2, shadow_refused: 1, alerted: 0 };
+        let events = LimitEvents { admitted: 9, refused: 2, shadow_refused: 1, alerted: 0 };
         report.limits = vec![(LimitId::new("ml \"daily\"\n"), events)];
         report.exchanges.count(200, Outcome::Complete);
         report.exchanges.count(429, Outcome::Capped);
@@ -67,6 +67,7 @@ fn what_the_cores_report_adds_up() {
         &text,
         &[
             "tokentriage_requests_admitted_total 6",
+            "tokentriage_limit_admitted_total{limit=\"ml \\\"daily\\\"\\n\"} 18",
             "tokentriage_limit_refused_total{limit=\"ml \\\"daily\\\"\\n\"} 4",
             "tokentriage_limit_shadow_refused_total{limit=\"ml \\\"daily\\\"\\n\"} 2",
             "tokentriage_exchanges_total{status=\"2xx\",ending=\"complete\"} 2",

@@ -128,6 +128,7 @@ impl Shown {
             let events = events.filter(|(_, count)| *count > 0);
             sheet.counters(name, help, events.map(|(limit, count)| (vec![("limit", limit.as_str())], count)))
         };
+        limits("limit_admitted", "Admitted requests that met the limit", |events| events.admitted, sheet)?;
         limits(
             "limit_refused",
             "Requests that the limit refused, as the first of those that were over",

@@ -95,6 +95,9 @@ impl Store {
     }
 
     /// Adds what was used to the rows of its hours, in one transaction.
+    ///
+    /// Sums stop at the largest integer: SQLite would go on as a float, which the column refuses, and a backend that
+    /// reports nonsense twice would keep everybody's usage from being written.
     pub fn add_usage<'u>(
         &mut self,
         rows: impl IntoIterator<Item = (&'u UsageKey, &'u UsageSum)>,
@@ -103,12 +106,13 @@ impl Store {
             let mut statement = transaction.prepare_cached(
                 "INSERT INTO usage VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)
                  ON CONFLICT DO UPDATE SET
-                     requests = requests + excluded.requests, estimated = estimated + excluded.estimated,
-                     unpriced = unpriced + excluded.unpriced,
-                     input_tokens = input_tokens + excluded.input_tokens,
-                     cached_tokens = cached_tokens + excluded.cached_tokens,
-                     output_tokens = output_tokens + excluded.output_tokens,
-                     usd = usd + excluded.usd + (pico_usd + excluded.pico_usd) / 1000000000000,
+                     requests = min(requests + excluded.requests, ?16),
+                     estimated = min(estimated + excluded.estimated, ?16),
+                     unpriced = min(unpriced + excluded.unpriced, ?16),
+                     input_tokens = min(input_tokens + excluded.input_tokens, ?16),
+                     cached_tokens = min(cached_tokens + excluded.cached_tokens, ?16),
+                     output_tokens = min(output_tokens + excluded.output_tokens, ?16),
+                     usd = min(usd + excluded.usd + (pico_usd + excluded.pico_usd) / 1000000000000, ?16),
                      pico_usd = (pico_usd + excluded.pico_usd) % 1000000000000",
             )?;
             for (key, sum) in rows {
@@ -129,6 +133,7 @@ impl Store {
                     integer(sum.output.0),
                     dollars,
                     picos,
+                    i64::MAX,
                 ])?;
             }
             Ok(())
@@ -176,5 +181,30 @@ mod tests {
         for hours in [0..3600, 3601..i64::MAX] {
             store.each_usage(hours, |row| panic!("{row:?}")).unwrap();
         }
+    }
+    #[test]
+    fn sums_stop_at_the_largest_integer_and_keep_nobody_from_being_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = Store::open(folder.path()).unwrap();
+        let huge = UsageSum {
+            requests: u64::MAX,
+            estimated: u64::MAX,
+            unpriced: u64::MAX,
+            input: Tokens(u64::MAX),
+            cached_input: Tokens(u64::MAX),
+            output: Tokens(u64::MAX),
+            cost: PicoUsd(u128::MAX),
+        };
+        let other = sum(3, 5);
+        for _ in 0..3 {
+            store.add_usage([(&key("a"), &huge), (&key("b"), &other)]).unwrap();
+        }
+        let mut rows = Vec::new();
+        store.each_usage(3600..3601, |row| rows.push(row.sum)).unwrap();
+        let most = i64::MAX as u64;
+        assert_eq!((rows[0].requests, rows[0].estimated, rows[0].unpriced), (most, most, most));
+        assert_eq!([rows[0].input, rows[0].cached_input, rows[0].output], [Tokens(most); 3]);
+        assert_eq!(rows[0].cost.0 / DOLLAR, u128::from(most));
+        assert_eq!(rows[1], UsageSum { requests: 3, ..sum(9, 15) });
     }
 }

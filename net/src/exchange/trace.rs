@@ -11,6 +11,7 @@ use engine::{Instance, Key, Kid, LimitId, NodeId, UsageSum};
 use tracing::{Level, debug, enabled};
 
 use super::request_id::RequestId;
+use crate::meter::is_met;
 use crate::plans::Resolved;
 
 /// What is known of a request so far.
@@ -46,9 +47,9 @@ impl Trace {
         self.resolved = Some(resolved.clone());
     }
 
-    /// Caps that it meets.
+    /// Caps that it meets, of those that it selects.
     pub fn caps<'i>(&mut self, instances: impl Iterator<Item = &'i Instance>) {
-        self.caps.extend(instances.map(|instance| instance.limit.id.clone()));
+        self.caps.extend(instances.filter(|cap| is_met(cap)).map(|cap| cap.limit.id.clone()));
     }
 
     /// What it used.
