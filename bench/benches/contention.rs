@@ -14,7 +14,10 @@ use bench::{DIMS, chain, eight_caps};
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use dashmap::DashMap;
 use engine::cells::{Gauge, RollingWindow};
-use engine::{CellTable, Counted, Gate, GateOneVerdict, Monotonic, Now, Span};
+use engine::{
+    Ask, CellTable, CoreId, Counted, Estimate, Gate, GateOneVerdict, GateTwoPlan, Monotonic, Now, PicoUsd,
+    ReservationId, Settlement, Shard, Span, Tokens,
+};
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 
 const THREADS: [usize; 5] = [1, 2, 4, 8, 16];
@@ -224,6 +227,47 @@ fn gate_one(criterion: &mut Criterion) {
     group.finish();
 }
 
+/// Gate 2 as a whole: five caps of one chain held and settled, by a shard that only its own thread touches, and by one
+/// shard behind a lock that all threads share.
+fn gate_two(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("reserve and settle, five caps, one hot chain");
+    let selected = eight_caps().resolve(&chain(), Gate::Two, &DIMS);
+    let shard = || Mutex::new(Shard::new(CoreId(0), 1));
+    for threads in THREADS {
+        let owned: Vec<_> = (0..threads).map(|_| shard()).collect();
+        let shared = shard();
+        // Every core compiles its own.
+        let plans: Vec<_> = (0..threads).map(|_| GateTwoPlan::new(&selected, 1)).collect();
+        let ways: [(&str, &(dyn Fn(usize) -> usize + Sync), &[Mutex<Shard>]); 2] = [
+            ("a shard each", &|thread| thread, &owned),
+            ("one mutexed shard", &|_| 0, std::slice::from_ref(&shared)),
+        ];
+        for (way, pick, shards) in ways {
+            group.bench_function(BenchmarkId::new(way, threads), |bencher| {
+                bencher.iter_custom(|iterations| {
+                    race(threads, iterations, |thread, turn| {
+                        let id = ReservationId::new(CoreId(thread as u16), turn);
+                        reserve_and_settle(&shards[pick(thread)], &plans[thread], id, turn * STEP);
+                    })
+                });
+            });
+        }
+    }
+    group.finish();
+}
+
+fn reserve_and_settle(shard: &Mutex<Shard>, plan: &Arc<GateTwoPlan>, id: ReservationId, monotonic: u64) {
+    let wall = jiff::Timestamp::UNIX_EPOCH;
+    let now = Now { monotonic: Monotonic(monotonic), wall };
+    let estimate = Estimate { tokens: Tokens(300), money: Some(PicoUsd(300)) };
+    let deadline = now.monotonic.plus(Span::from_secs(3600));
+    let plan = Arc::clone(plan);
+    let ask = Ask::Reserve { id, plan, estimate, deadline, final_round: false };
+    let _ = black_box(shard.lock().expect("no thread panics").apply(now, ask));
+    let settlement = Settlement { tokens: Tokens(42), money: Some(PicoUsd(42)), estimated: false };
+    let _ = shard.lock().expect("no thread panics").apply(now, Ask::Settle { id, settlement });
+}
+
 fn short() -> Criterion {
     Criterion::default()
         .warm_up_time(Duration::from_millis(100))
@@ -231,5 +275,5 @@ fn short() -> Criterion {
         .sample_size(10)
 }
 
-criterion_group! { name = benches; config = short(); targets = admissions, gauges, gate_one }
+criterion_group! { name = benches; config = short(); targets = admissions, gauges, gate_one, gate_two }
 criterion_main!(benches);

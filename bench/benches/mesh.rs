@@ -1,5 +1,5 @@
-//! What it costs to ask another core: a question and its answer through the rings, while the owner sleeps and while it
-//! is busy.
+//! What it costs to ask another core: five caps held by their owner, the answer back through the rings, and the
+//! settlement, which nobody waits for; while the owner sleeps and while it is busy.
 //!
 //! Run: `cargo bench -p bench --bench mesh`. The asker runs on this thread; the owner is a second thread that serves its
 //! end of the mesh as a core does, either sleeping when there is nothing to do, or never.
@@ -11,7 +11,10 @@ use std::time::{Duration, Instant};
 
 use bench::{DIMS, chain, eight_caps};
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
-use engine::{Ask, CoreId, Gate, GateTwoPlan, Monotonic, Now, Shard};
+use engine::{
+    Ask, CoreId, Estimate, Gate, GateTwoPlan, Monotonic, Now, PicoUsd, ReservationId, Settlement, Shard,
+    Tokens,
+};
 use net::mesh::{Mesh, Parcel, Post, Ticket};
 
 const ASKER: CoreId = CoreId(0);
@@ -56,11 +59,16 @@ fn round_trips(count: usize, sleeps: bool, iterations: u64) -> Duration {
     };
     let plan = GateTwoPlan::new(&eight_caps().resolve(&chain(), Gate::Two, &DIMS), 2);
     let post = Post::new(mesh.clone(), ASKER);
+    let estimate = Estimate { tokens: Tokens(300), money: Some(PicoUsd(300)) };
+    let settlement = Settlement { tokens: Tokens(42), money: Some(PicoUsd(42)), estimated: false };
     let began = Instant::now();
     for turn in 0..iterations {
         for index in 0..count {
             let ticket = Some(Ticket(turn * count as u64 + index as u64));
-            post.send(OWNER, Parcel::Ask { ticket, ask: Ask::Read { plan: plan.clone() } });
+            let id = ReservationId::new(ASKER, turn * count as u64 + index as u64);
+            let (plan, deadline) = (plan.clone(), Monotonic(u64::MAX));
+            let ask = Ask::Reserve { id, plan, estimate, deadline, final_round: false };
+            post.send(OWNER, Parcel::Ask { ticket, ask });
         }
         let mut missing = count;
         while missing > 0 {
@@ -68,6 +76,10 @@ fn round_trips(count: usize, sleeps: bool, iterations: u64) -> Duration {
                 black_box(parcel);
                 missing -= 1;
             });
+        }
+        for index in 0..count {
+            let id = ReservationId::new(ASKER, turn * count as u64 + index as u64);
+            post.send(OWNER, Parcel::Ask { ticket: None, ask: Ask::Settle { id, settlement } });
         }
     }
     let took = began.elapsed();
@@ -78,7 +90,7 @@ fn round_trips(count: usize, sleeps: bool, iterations: u64) -> Duration {
 }
 
 fn trips(criterion: &mut Criterion) {
-    let mut group = criterion.benchmark_group("mesh, ask and answer");
+    let mut group = criterion.benchmark_group("mesh, reserve, answer, settle");
     for (owner, sleeps) in [("owner asleep", true), ("owner busy", false)] {
         for at_once in [1, 16, 256] {
             group.bench_function(BenchmarkId::new(owner, at_once), |bencher| {
