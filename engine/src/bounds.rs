@@ -42,6 +42,6 @@ pub const LANES: usize = if cfg!(any(loom, shuttle)) { 4 } else { CORES };
 /// three. Without a bound in the builds of the model checkers.
 pub const ATTEMPTS: u32 = if cfg!(any(loom, shuttle)) { u32::MAX } else { 64 };
 
-/// Pauses that a refusal waits for those who are taking: 64 short ones and as many of the scheduler's, some 50 us. The
-/// taking itself is some 50 ns; who takes longer was put to sleep. Without a bound in the builds of the model checkers.
-pub const PATIENCE: u32 = if cfg!(any(loom, shuttle)) { u32::MAX } else { 128 };
+/// Pauses that a refusal waits for those who are taking: some 10 to 50 us, by the processor. The taking itself is some
+/// 50 ns; who takes longer was put to sleep. Without a bound in the builds of the model checkers.
+pub const PATIENCE: u32 = if cfg!(any(loom, shuttle)) { u32::MAX } else { 1024 };

@@ -27,7 +27,7 @@ pub(crate) struct CalendarCounter {
     end: Option<(Timestamp, Arc<str>)>,
     /// An instant by which the window has begun.
     begun: Timestamp,
-    /// An instant by which it is over.
+    /// An instant by which it is over in every zone: the limit's zone may be edited, and the window last longer.
     over: Timestamp,
     pub(crate) observed: u128,
     pub(crate) held: u128,
@@ -42,12 +42,17 @@ pub(crate) struct CalendarCounter {
 
 impl CalendarCounter {
     /// In a window that holds `at`.
-    pub(crate) fn new(window: CalendarWindow, zone: &Zone, at: Timestamp) -> CalendarCounter {
+    pub(crate) fn new(
+        period: CalendarPeriod,
+        window: CalendarWindow,
+        zone: &Zone,
+        at: Timestamp,
+    ) -> CalendarCounter {
         CalendarCounter {
             window: window.index,
             end: Some((window.resets_at, Arc::clone(&zone.name))),
             begun: at,
-            over: window.resets_at,
+            over: period.over_everywhere(window.index),
             observed: 0,
             held: 0,
             pending: 0,
@@ -126,13 +131,18 @@ impl CalendarCounter {
 
     /// Makes `window`, which [`CalendarCounter::window_now`] gave at `wall`, the counter's own; at zero if it is a newer
     /// one.
-    pub(crate) fn enter(&mut self, window: CalendarWindow, zone: &Zone, wall: Timestamp) {
+    pub(crate) fn enter(
+        &mut self,
+        period: CalendarPeriod,
+        window: CalendarWindow,
+        zone: &Zone,
+        wall: Timestamp,
+    ) {
         debug_assert!(window.index >= self.window, "a window index went back");
         if window.index > self.window {
-            *self = CalendarCounter::new(window, zone, wall);
+            *self = CalendarCounter::new(period, window, zone, wall);
             return;
         }
-        self.over = window.resets_at;
         match &mut self.end {
             Some((end, name)) if **name == *zone.name => *end = window.resets_at,
             end => *end = Some((window.resets_at, Arc::clone(&zone.name))),

@@ -151,7 +151,7 @@ impl Counter {
         let kind = match &instance.limit.window {
             Window::Calendar { period, zone } => {
                 let window = window_at(*period, &zone.zone, now.wall);
-                Kind::Calendar(CalendarCounter::new(window, zone, now.wall))
+                Kind::Calendar(CalendarCounter::new(*period, window, zone, now.wall))
             }
             Window::Rolling { period, algorithm: Algorithm::SlidingWindow } => {
                 Kind::Ring(TokenRing::new(period.0, 61, 0))
@@ -284,7 +284,7 @@ impl Counter {
         match &mut self.kind {
             Kind::Calendar(counter) => {
                 let (period, zone) = calendar_of(instance);
-                counter.enter(counter.window_now(period, zone, now.wall), zone, now.wall);
+                counter.enter(period, counter.window_now(period, zone, now.wall), zone, now.wall);
                 counter.held += held;
                 if charge == Charge::Request {
                     counter.observed = counter.observed.saturating_add(1);

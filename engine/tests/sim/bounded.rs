@@ -48,6 +48,8 @@ fn of_model(ruleset: &Ruleset, chain: &Chain, model: &str) -> Instance {
     ruleset.resolve(chain, Gate::Two, &dims).0.remove(0)
 }
 
+const DAY_AND_TWO_HOURS: u64 = 26 * 3_600 * SECOND;
+
 #[test]
 fn random_model_names_from_one_key_are_forgotten() {
     let check = |kind: LimitType, window: Window, used: u64, step: u64| {
@@ -67,7 +69,11 @@ fn random_model_names_from_one_key_are_forgotten() {
                 upkeep(&mut shard, at);
             }
         }
-        assert!(most <= 2 * COUNTERS_BEFORE_SWEEP + ROUND, "{kind}, {used} used: {most} counters");
+        // A calendar window may last a day and two hours longer in another zone, which its limit may be given.
+        let kept_on = if used > 0 { DAY_AND_TWO_HOURS.min(100_000 * step) / step } else { 0 };
+        let kept_on = if kind == LimitType::Tpm { 0 } else { kept_on as usize };
+        let bound = 2 * (COUNTERS_BEFORE_SWEEP + kept_on) + ROUND;
+        assert!(most <= bound, "{kind}, {used} used: {most} counters, {bound} at most");
         shard.invariants();
     };
     // Nothing was used: the backend knows no such model.
@@ -75,7 +81,7 @@ fn random_model_names_from_one_key_are_forgotten() {
     check(LimitType::QuotaTokens, calendar(CalendarPeriod::Year), 0, 1_000);
     check(LimitType::Tpm, sliding(60 * SECOND), 0, 1_000);
     // Something was used, and the windows pass: a thousand names in each.
-    check(LimitType::BudgetUsd, calendar(CalendarPeriod::Hour), 5, 3_600 * SECOND / 1_000);
+    check(LimitType::BudgetUsd, calendar(CalendarPeriod::Hour), 5, 3_600 * SECOND / 200);
     check(LimitType::QuotaRequests, calendar(CalendarPeriod::Day), 5, 86_400 * SECOND / 1_000);
     for algorithm in Algorithm::ALL {
         check(LimitType::Tpm, rolling(60 * SECOND, algorithm), 5, 60 * SECOND / 1_000);
@@ -113,10 +119,12 @@ fn a_million_nodes_do_not_grow_a_shard_without_end() {
         "a full shard fails as the limit says"
     );
     assert_eq!(admitted + unavailable, 1_000_000);
-    let next_day = now(86_401 * SECOND);
-    upkeep(&mut shard, next_day);
-    assert_eq!(shard.counters(), 0, "a day that is over is forgotten");
-    let after = reserve(&mut shard, next_day, 1_000_000, instance(budget(Fail::Closed), "org:new"));
+    upkeep(&mut shard, now(86_401 * SECOND));
+    assert_eq!(shard.counters(), COUNTERS_A_SHARD, "in another zone the day goes on");
+    let later = now((86_401 + 26 * 3600) * SECOND);
+    upkeep(&mut shard, later);
+    assert_eq!(shard.counters(), 0, "a day that is over everywhere is forgotten");
+    let after = reserve(&mut shard, later, 1_000_000, instance(budget(Fail::Closed), "org:new"));
     assert!(matches!(after, Answer::Reserved(_)));
     shard.invariants();
 }
@@ -153,13 +161,13 @@ fn a_forgotten_window_is_never_opened_again() {
         assert!(matches!(reserve(&mut shard, now(day), 2, cap()), Answer::Reserved(_)));
         settle(&mut shard, now(day), 2, used);
         let _ = shard.take_last_marks();
-        shard.sweep(now(2 * day));
+        shard.sweep(now(4 * day));
         assert!(!shard.knows(&cap().identity));
         for id in 3..5 {
             let _ = reserve(&mut shard, now(0), id, cap());
             settle(&mut shard, now(0), id, 5);
         }
-        let tomorrow = reserve(&mut shard, now(2 * day + 1), 5, cap());
+        let tomorrow = reserve(&mut shard, now(4 * day + 1), 5, cap());
         assert!(matches!(tomorrow, Answer::Refused(_)), "what was admitted early counts in the later window");
     };
     check(0);
@@ -241,10 +249,10 @@ fn looking_at_a_token_bucket_changes_no_ending() {
 
 #[test]
 fn a_bucket_far_above_its_amount_drains_while_it_refuses() {
-    // A limit that only observed counts 6,000 requests, and is then enforced at one a second.
+    // An amount of 6,000 a second is used up, and then edited to one a second.
     let bucket = TokenBucket::new(SECOND);
     for _ in 0..6_000 {
-        let _ = bucket.record(SECOND, 1);
+        assert!(bucket.admit(SECOND, 6_000).is_some());
     }
     for second in 1..6_000 {
         assert!(bucket.admit(second * SECOND + SECOND / 2, 1).is_none(), "admitted after {second} s");

@@ -59,8 +59,7 @@ impl World {
         }
     }
 
-    /// Counters that say nothing are forgotten, which changes no figure. Not in worlds whose zones are edited: a counter
-    /// whose window is over in one zone may not be in the next.
+    /// Counters that say nothing are forgotten, which changes no figure, whatever zone their limit is given next.
     pub fn sweep(&mut self, core: usize) {
         let now = self.clocks.now();
         if self.seeded.one_in(3) {
@@ -70,21 +69,15 @@ impl World {
             self.rules.arm(&self.table, self.cores.len());
             self.cover.note_if(gone > 0, Kind::CellsSwept);
         }
-        if !self.rules.rezones {
-            let caps = self.rules.watch_two.instances();
-            let shard = &mut self.cores[core].shard;
-            let known: Vec<_> = caps.filter(|cap| shard.knows(&cap.identity)).cloned().collect();
-            assert_eq!(known.len(), shard.counters());
-            let gone = shard.sweep(now);
-            shard.invariants();
-            known
-                .iter()
-                .filter(|cap| !shard.knows(&cap.identity))
-                .for_each(|cap| self.oracle.forget(cap, now));
-            self.cover.note_if(gone > 0, Kind::CountersSwept);
-            self.trace
-                .event(&[12, core as u64, gone as u64], || format!("core {core} forgets {gone} counters"));
-        }
+        let caps = self.rules.watch_two.instances();
+        let shard = &mut self.cores[core].shard;
+        let known: Vec<_> = caps.filter(|cap| shard.knows(&cap.identity)).cloned().collect();
+        assert_eq!(known.len(), shard.counters());
+        let gone = shard.sweep(now);
+        shard.invariants();
+        known.iter().filter(|cap| !shard.knows(&cap.identity)).for_each(|cap| self.oracle.forget(cap, now));
+        self.cover.note_if(gone > 0, Kind::CountersSwept);
+        self.trace.event(&[12, core as u64, gone as u64], || format!("core {core} forgets {gone} counters"));
     }
 
     pub fn stop_or_start(&mut self) {

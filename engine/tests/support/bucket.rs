@@ -42,12 +42,16 @@ pub struct Bucket {
     rate: u128,
     /// At gate 1, the last tick that anyone came at, also if the level stayed.
     seen: u64,
+    /// Requests given back at gate 1.
+    given_back: u128,
 }
 
 /// One admission's share: the bucket just after it.
 #[derive(Copy, Clone, Default, Debug)]
 pub struct Share {
     bucket: Bucket,
+    /// What it put in.
+    put: u128,
 }
 
 impl Bucket {
@@ -66,6 +70,13 @@ impl Bucket {
         self
     }
 
+    /// At gate 1, somebody came, was refused by another cap, and gave back at once what had been put in.
+    pub fn pass(self, grain: Grain, now: u64, amount: u128) -> Bucket {
+        let mut after = self.at(grain, now, amount);
+        after.given_back += 1;
+        after
+    }
+
     /// At gate 1, somebody came and was refused.
     pub fn see(&mut self, grain: Grain, now: u64) {
         self.seen = self.seen.max(now / grain.tick);
@@ -79,14 +90,25 @@ impl Bucket {
     /// Puts in `count` requests or tokens.
     pub fn put(&mut self, grain: Grain, count: u128) -> Share {
         self.level += count * grain.unit;
-        Share { bucket: *self }
+        Share { bucket: *self, put: count * grain.unit }
     }
 
-    /// Takes back a request at gate 1, as far as it has not drained by the rate it came under. Whoever gives back brings
-    /// no clock: it happens when somebody came last.
+    /// Puts in a request at gate 1. One that is only recorded fills the bucket to twice the amount at most.
+    pub fn put_request(&mut self, grain: Grain, amount: u128) -> Share {
+        let before = self.level;
+        self.level = before.max((before + grain.unit).min(2 * amount * grain.unit));
+        Share { bucket: *self, put: self.level - before }
+    }
+
+    /// Takes back a request at gate 1, as far as it has not drained by the rate it came under; once something has drained,
+    /// whatever was given back since its coming drained it that much sooner. Whoever gives back brings no clock: it
+    /// happens when somebody came last.
     pub fn give_back_request(&mut self, grain: Grain, share: Share) {
-        let since = u128::from(self.seen - share.bucket.tick);
-        let left = share.bucket.level.saturating_sub(since * share.bucket.rate).min(grain.unit);
+        let drained = u128::from(self.seen - share.bucket.tick) * share.bucket.rate;
+        let others = self.given_back - share.bucket.given_back;
+        let sooner = if drained > 0 { others * grain.unit } else { 0 };
+        let left = share.bucket.level.saturating_sub(drained + sooner).min(share.put);
+        self.given_back += 1;
         if left > 0 {
             *self = self.at_tick(self.seen, share.bucket.rate);
             self.level = self.level.saturating_sub(left);

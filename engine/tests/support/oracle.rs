@@ -238,7 +238,7 @@ impl Oracle {
         let mut line = Line { observed: 1, ..Self::line(id, now) };
         if let Some(grain) = ledger.grain {
             let mut bucket = ledger.bucket.get().at(grain, now.monotonic.0, amount);
-            line.share = bucket.put(grain, 1);
+            line.share = bucket.put_request(grain, amount);
             ledger.bucket.set(bucket);
         }
         ledger.lines.push(line);
@@ -250,7 +250,7 @@ impl Oracle {
         let bucket = &self.ledger_mut(instance).bucket;
         let mut after = bucket.get();
         after.see(grain, now.monotonic.0);
-        bucket.set(if drained { after.at(grain, now.monotonic.0, instance.amount.0) } else { after });
+        bucket.set(if drained { after.pass(grain, now.monotonic.0, instance.amount.0) } else { after });
     }
 
     /// Ends a request at gate 1.
