@@ -171,22 +171,26 @@ pub fn run(
 pub fn sync(store: &Store, stop: &Receiver<()>, health: &Health, tell: &Tell) {
     let period = Duration::from_millis(bounds::SYNC_PERIOD_MS);
     while stop.recv_timeout(period) == Err(RecvTimeoutError::Timeout) {
-        if !health.unsynced.swap(false, Ordering::AcqRel) {
-            continue;
+        sync_once(store, health, tell);
+    }
+}
+
+fn sync_once(store: &Store, health: &Health, tell: &dyn Fn(&JournalNews)) {
+    if !health.unsynced.swap(false, Ordering::AcqRel) {
+        return;
+    }
+    match store.sync() {
+        Ok(()) => {
+            if health.sync_failed.swap(false, Ordering::AcqRel) {
+                tracing::info!("the database can be synced again");
+                tell(&JournalNews::Written(Vec::new()));
+            }
         }
-        match store.sync() {
-            Ok(()) => {
-                if health.sync_failed.swap(false, Ordering::AcqRel) {
-                    tracing::info!("the database can be synced again");
-                    tell(&JournalNews::Written(Vec::new()));
-                }
-            }
-            Err(error) => {
-                health.unsynced.store(true, Ordering::Release);
-                health.sync_failed.store(true, Ordering::Release);
-                tracing::error!(%error, "counters may be lost in a power cut");
-                tell(&JournalNews::Failing);
-            }
+        Err(error) => {
+            health.unsynced.store(true, Ordering::Release);
+            health.sync_failed.store(true, Ordering::Release);
+            tracing::error!(%error, "counters may be lost in a power cut");
+            tell(&JournalNews::Failing);
         }
     }
 }

@@ -199,3 +199,25 @@ fn a_sync_moves_the_log_into_the_database_beside_a_writer() {
     drop(stop);
     thread.join().expect("no panic");
 }
+
+/// A disk that takes writes and refuses to sync, for SQLite: the syncing connection may not write.
+#[test]
+fn a_failed_sync_is_told_until_one_succeeds() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut store = Store::open(folder.path()).expect("opened");
+    store.never_checkpoint().expect("set up");
+    store.write_counters(&[mark("a", 3)]).expect("written");
+    let health = Health::default();
+    let told = Mutex::new(Vec::new());
+    let tell = |news: &JournalNews| told.lock().expect("a lock").push(news.clone());
+    let read_only = Store::open_existing(folder.path()).expect("opened").expect("there");
+    health.unsynced.store(true, Ordering::Release);
+    sync_once(&read_only, &health, &tell);
+    assert_eq!(*told.lock().expect("a lock"), [JournalNews::Failing]);
+    assert!(health.sync_failed.load(Ordering::Acquire), "what is written meanwhile is told as failing too");
+    sync_once(&store, &health, &tell);
+    let recovered = [JournalNews::Failing, JournalNews::Written(Vec::new())];
+    assert_eq!(*told.lock().expect("a lock"), recovered);
+    sync_once(&read_only, &health, &tell);
+    assert_eq!(*told.lock().expect("a lock"), recovered, "nothing was written, so nothing is synced");
+}
