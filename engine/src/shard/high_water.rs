@@ -6,7 +6,9 @@
 //! After a crash a counter resumes at its high water: never below what was spent, and above it by the headroom at most.
 //!
 //! The headroom follows the traffic. It starts at a 256th of the amount, doubles while marks come in haste, and ends at a
-//! 64th; so a busy counter is raised ahead of need, some tens of times a second, and nobody waits. A counter that
+//! 64th; so a busy counter is raised ahead of need, some tens of times a second, and nobody waits. Up to the amount nothing
+//! is promised beyond it. Beyond it, where only limits that observe go on counting, the level takes the amount's place, or
+//! each request would ask for a mark. A counter that
 //! has been quiet is written down exactly, with no headroom, so that a crash then costs nothing; its next request waits
 //! for one write.
 //!
@@ -80,7 +82,7 @@ impl HighWater {
         self.amount = amount;
         let covered = [self.before, self.newest].into_iter().find(|raised| level <= raised.level);
         let left = self.newest.level.saturating_sub(level);
-        let runs_out = left.saturating_mul(2) < self.headroom && self.newest.level < amount;
+        let runs_out = left.saturating_mul(2) < self.headroom && self.newest.level < self.bound(level);
         let raised = covered.is_none() || runs_out;
         if raised {
             self.raise(now, level, next);
@@ -97,14 +99,19 @@ impl HighWater {
             Some(pause) if pause < CALM => self.headroom,
             _ => 0,
         };
-        self.headroom = wanted.clamp(self.amount / LEAST, self.amount / MOST);
+        let whole = self.amount.max(level);
+        self.headroom = wanted.clamp(whole / LEAST, whole / MOST);
         self.raised_at = Some(now);
         if self.newest.mark != next {
             self.before = self.newest;
         }
-        // Beyond the amount nobody is admitted, so nothing need be promised there but what is used already.
-        let promised = level.saturating_add(self.headroom).min(self.amount).max(level);
+        let promised = level.saturating_add(self.headroom).min(self.bound(level)).max(level);
         self.newest = Raised { level: promised.max(self.newest.level), mark: next };
+    }
+
+    /// What need not be promised beyond, while the counter stands at `level`.
+    fn bound(&self, level: u128) -> u128 {
+        if level <= self.amount { self.amount } else { u128::MAX }
     }
 
     /// Batch `next` says exactly `level`, with no headroom; from then on that is all that is covered.
@@ -174,7 +181,19 @@ mod tests {
                 ((2, 100, 100, 3), (2, false, 100)),
             ],
         );
-        check("a debt is promised as it is", &[((0, 300, 100, 1), (1, true, 300))]);
+        check("a debt has a headroom of its own", &[((0, 512, 100, 1), (1, true, 514))]);
+    }
+
+    /// A limit that only observes goes on counting: most requests must not ask for a mark.
+    #[test]
+    fn beyond_the_amount_marks_stay_rare() {
+        let mut water = HighWater::default();
+        let raised = (1..=100_000u64).filter(|level| {
+            let (now, batch) = (Monotonic(level * 1_000), MarkNumber(*level));
+            water.reach(now, u128::from(*level), 5, batch).raised
+        });
+        let raised = raised.count();
+        assert!(raised < 1_000, "{raised} marks for 100,000 requests");
     }
 
     #[test]
