@@ -1,6 +1,8 @@
 //! Requests that are malformed, ambiguous, too large or not for us: the status of each, a JSON
 //! error, the connection closed where it must be, and nothing consumed anywhere.
 
+use std::io::Write;
+
 use super::support::backend::answers;
 use super::support::client::request;
 use super::support::gateway::{CHAT, Key, chat_body};
@@ -290,4 +292,51 @@ fn a_refusal_before_the_body_does_not_confuse_what_follows() {
     let statuses: Vec<u16> = (0..4).map(|_| client.read().status).collect();
     assert_eq!(statuses, [404, 200, 404, 200], "pipelined, in order");
     rig.comes_to("two of four", &Figures { rpm: 2, slots: 0, requests: 2, tokens: 4, millis: 4 });
+}
+
+/// A chat request whose body has this coding.
+fn coded(key: &Key, coding: &str, body: &[u8]) -> Vec<u8> {
+    request("POST", CHAT, &[("Authorization", &key.bearer()), ("Content-Encoding", coding)], body)
+}
+
+fn gzip(plain: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    encoder.write_all(plain).and_then(|()| encoder.finish()).expect("memory takes it")
+}
+
+#[test]
+fn packed_bodies_that_cannot_be_read() {
+    let packed = gzip(chat_body().as_bytes());
+    let bomb = gzip(chat_body().replace("say something", &"x".repeat(MAX_BODY)).as_bytes());
+    check_all(|key| {
+        let case = |name, coding, body: &[u8], statuses| Case {
+            name,
+            bytes: coded(key, coding, body),
+            statuses,
+            code: None,
+            connection: MayGoOn,
+        };
+        vec![
+            case("a coding that nobody reads here", "br", &packed, &[415]),
+            case("two codings", "gzip, gzip", &packed, &[415]),
+            case("gzip that is cut", "gzip", &packed[..packed.len() - 3], &[400]),
+            case("plain that says it is gzip", "gzip", chat_body().as_bytes(), &[400]),
+            case("gzip of more than is taken", "gzip", &bomb, &[413]),
+        ]
+    });
+}
+
+#[test]
+fn a_packed_body_is_governed_and_goes_on_plain() {
+    let rig = Rig::wide(answers(3, 2));
+    for coding in ["gzip", "GZIP", "x-gzip"] {
+        let bytes = coded(&rig.key, coding, &gzip(chat_body().as_bytes()));
+        let answer = rig.gateway.connect().ask(&bytes);
+        assert_eq!(answer.status, 200, "{coding}: {}", answer.text());
+    }
+    for asked in rig.backend.requests() {
+        assert_eq!(asked.body, chat_body().as_bytes());
+        assert_eq!(asked.header("content-encoding"), None, "{}", asked.head);
+    }
+    rig.comes_to("three packed requests", &Figures { rpm: 3, slots: 0, requests: 3, tokens: 15, millis: 15 });
 }

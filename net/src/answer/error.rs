@@ -19,6 +19,10 @@ pub enum Failure<'a> {
     Body(&'a BodyError),
     /// The framing of the body broke: 400.
     Framing(&'a str),
+    /// The body is no whole gzip, which its head says it is: 400.
+    BrokenCoding,
+    /// The body has a coding that is not read here: 415 (RFC 9110 §15.5.16).
+    UnknownCoding,
     /// Two headers carry different credentials: 400.
     ConflictingCredentials,
     /// No credential where one is needed: 401.
@@ -52,13 +56,17 @@ impl Failure<'_> {
     pub fn status(&self) -> u16 {
         match self {
             Failure::Head(error) => error.status,
-            Failure::Body(_) | Failure::Framing(_) | Failure::ConflictingCredentials => 400,
+            Failure::Body(_)
+            | Failure::Framing(_)
+            | Failure::BrokenCoding
+            | Failure::ConflictingCredentials => 400,
             Failure::NoCredential | Failure::InvalidKey => 401,
             Failure::ScopeDenied(..) => 403,
             Failure::ModelNotFound(_) | Failure::UnknownEndpoint(_) => 404,
             Failure::Method(_) => 405,
             Failure::Slow => 408,
             Failure::BodyTooLarge(_) => 413,
+            Failure::UnknownCoding => 415,
             Failure::BadGateway(_) | Failure::BrokenAnswer(_) => 502,
             Failure::Unavailable(_) => 503,
             Failure::GatewayTimeout(_) => 504,
@@ -75,7 +83,8 @@ impl Failure<'_> {
                 _ => "malformed_request",
             },
             Failure::Framing(_) => "malformed_request",
-            Failure::Body(_) => "invalid_request_body",
+            Failure::Body(_) | Failure::BrokenCoding => "invalid_request_body",
+            Failure::UnknownCoding => "unsupported_content_encoding",
             Failure::ConflictingCredentials => "conflicting_credentials",
             Failure::NoCredential | Failure::InvalidKey => "invalid_api_key",
             Failure::ScopeDenied(..) => "scope_denied",
@@ -125,6 +134,12 @@ impl fmt::Display for Failure<'_> {
                 write!(f, "The request body's framing is refused: {reason}. The connection is closed.")
             }
             Failure::Body(error) => write!(f, "Invalid request: {error}."),
+            Failure::BrokenCoding => {
+                f.write_str("Invalid request: the body is not the whole gzip that its Content-Encoding says it is.")
+            }
+            Failure::UnknownCoding => f.write_str(
+                "The request body's Content-Encoding is not read here; send it plain, or in gzip alone.",
+            ),
             Failure::ConflictingCredentials => f.write_str(
                 "Two different API keys are given; give one, in Authorization, x-api-key or api-key.",
             ),
@@ -173,6 +188,7 @@ pub fn write_failure(out: &mut Vec<u8>, to: &To<'_>, failure: &Failure<'_>) {
     let extra = |out: &mut Vec<u8>| match failure {
         Failure::NoCredential | Failure::InvalidKey => write_header(out, "WWW-Authenticate", b"Bearer"),
         Failure::Method(allowed) => write_header(out, "Allow", allowed.as_bytes()),
+        Failure::UnknownCoding => write_header(out, "Accept-Encoding", b"gzip, identity"),
         Failure::Unavailable(_) => write_header(out, "Retry-After", b"1"),
         _ => {}
     };

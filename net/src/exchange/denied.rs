@@ -24,6 +24,10 @@ pub enum Denied {
     BadFraming(&'static str),
     /// The body is refused.
     BadBody(BodyError),
+    /// The body's coding is broken.
+    BrokenCoding,
+    /// The body has a coding that is not read here.
+    UnknownCoding,
     /// The body is larger than so many bytes.
     BodyTooLarge(u64),
     /// Two different credentials.
@@ -80,6 +84,8 @@ impl Denied {
             Denied::HeadTimedOut => Failure::Slow,
             Denied::BadFraming(reason) => Failure::Framing(reason),
             Denied::BadBody(error) => Failure::Body(error),
+            Denied::BrokenCoding => Failure::BrokenCoding,
+            Denied::UnknownCoding => Failure::UnknownCoding,
             Denied::BodyTooLarge(bound) => Failure::BodyTooLarge(*bound),
             Denied::TwoCredentials => Failure::ConflictingCredentials,
             Denied::KeyMissing => Failure::NoCredential,

@@ -12,6 +12,7 @@ mod forward;
 mod local;
 mod request_id;
 mod trace;
+mod unpack;
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -126,6 +127,7 @@ impl Exchange<'_> {
         let chain = key.as_deref().map_or(&anonymous, |key| &key.chain);
         let admission = self.gate_one(chain, endpoint)?;
         let body = self.body().await?;
+        let body = self.unpacked(body).await?;
         let (body, facts) = self.facts(body, endpoint).await;
         let facts = facts.map_err(Denied::BadBody)?;
         let armed = self.armed.clone();

@@ -311,6 +311,11 @@ impl RequestHead {
         self.lines.first(role)
     }
 
+    /// Every value of a header with a role, in order.
+    pub fn values(&self, role: Role) -> impl Iterator<Item = &[u8]> {
+        self.lines.values(role)
+    }
+
     /// How the body is framed.
     pub fn body(&self) -> BodyFraming {
         self.framing

@@ -450,7 +450,7 @@ fn a_backend_gets_what_is_end_to_end_and_only_its_own_credential() {
          X-Mine: 1\r\nKeep-Alive: timeout=5\r\nProxy-Authorization: Basic eA==\r\nTE: trailers\r\n\
          Trailer: X\r\nUpgrade: h2c\r\nProxy-Connection: keep-alive\r\nauthorization: Bearer tt_secret\r\n\
          X-API-Key: tt_secret\r\napi-key: tt_secret\r\nX-kEPT: b  c\r\nx-kept:\t\u{e9} \r\n\
-         Accept-Encoding: br, GZIP\r\nExpect: 100-continue\r\nContent-Length: 9\r\nUser-Agent: t/1\r\n\r\n",
+         Accept-Encoding: br, GZIP\r\nExpect: 100-continue\r\nContent-Length: 9\r\nContent-Encoding: gzip\r\nUser-Agent: t/1\r\n\r\n",
     );
     let written = |credential, accept_encoding, body_bytes| {
         let mut out = Vec::new();

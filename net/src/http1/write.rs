@@ -63,7 +63,13 @@ pub fn write_request(out: &mut Vec<u8>, request: &UpstreamRequest<'_>) {
     let mut gzip = false;
     for line in head.end_to_end() {
         match line.role() {
-            Role::Host | Role::Expect | Role::Authorization | Role::XApiKey | Role::ApiKey => {}
+            // The body goes on plain, whatever its coding was.
+            Role::Host
+            | Role::Expect
+            | Role::Authorization
+            | Role::XApiKey
+            | Role::ApiKey
+            | Role::ContentEncoding => {}
             Role::AcceptEncoding => gzip |= accepts_gzip(line.value()),
             _ => out.extend_from_slice(line.raw()),
         }
