@@ -65,6 +65,9 @@ struct RunArgs {
     /// A header field, as "Name: value"; may be given many times.
     #[arg(short = 'H', long = "header", value_parser = header)]
     headers: Vec<(String, String)>,
+    /// A file of bearer tokens, one a line; each request takes the next one.
+    #[arg(long)]
+    bearer_file: Option<PathBuf>,
     /// The request body.
     #[arg(short, long, conflicts_with = "body_file")]
     body: Option<String>,
@@ -191,11 +194,24 @@ fn run_options(args: RunArgs) -> Result<RunOptions, String> {
         (None, Some(path)) => read_file(path)?,
         (None, None) => Vec::new(),
     };
+    let credentials = match &args.bearer_file {
+        None => Vec::new(),
+        Some(path) => {
+            let text = String::from_utf8(read_file(path)?);
+            let text = text.map_err(|_| format!("{}: it is no text", path.display()))?;
+            let lines: Vec<String> = text.lines().map(str::to_owned).collect();
+            if lines.is_empty() {
+                return Err(format!("{}: it has no line", path.display()));
+            }
+            lines
+        }
+    };
     let default_method = if body.is_empty() { "GET" } else { "POST" };
     let ten_seconds = args.requests.is_none().then_some(Duration::from_secs(10));
     Ok(RunOptions {
         method: args.method.unwrap_or_else(|| default_method.into()),
         headers: args.headers,
+        credentials,
         body,
         pattern: args.rate.map_or(Pattern::Closed, |rate| Pattern::Open { rate }),
         connections: args.connections,

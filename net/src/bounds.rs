@@ -55,6 +55,10 @@ pub const KEPT_BUFFER: usize = 64 * 1024;
 pub const ONE_WRITE: usize = 32 * 1024;
 /// Compiled plans that a core keeps; more distinct (owner, endpoint, model) than this and they are made anew.
 pub const KEPT_PLANS: usize = 16 * 1024;
+/// Plans of no use any more that each look for a plan frees: more than it may make, and two or three microseconds.
+pub const FREED_PLANS: usize = 8;
+/// How often it is looked whether the cores have let go of what was published before.
+pub const RETIRE_PERIOD: Duration = Duration::from_millis(100);
 /// Caps that a core remembers to have told people of; a few times the limits of a large config, at 16 bytes each.
 pub const TOLD_CAPS: usize = 16 * 1024;
 

@@ -21,6 +21,7 @@ use crate::clock::Clock;
 use crate::core::{Core, Shared};
 use crate::journal::Journal;
 use crate::mesh::Mesh;
+use crate::retired::Retired;
 use crate::rt::{self, Acceptor, Offload};
 use crate::server;
 use crate::snapshot::{Settings, Snapshot};
@@ -33,6 +34,7 @@ const DRAIN_TICK: Duration = Duration::from_millis(5);
 pub struct Gateway {
     address: SocketAddr,
     shared: Arc<Shared>,
+    retired: Arc<Retired>,
     cores: Vec<JoinHandle<()>>,
 }
 
@@ -54,6 +56,7 @@ impl Gateway {
         let clock = Clock::start();
         let mesh = Mesh::new(count);
         let epoch_offset = clock.epoch_offset();
+        let retired = Arc::new(Retired::start()?);
         let shared = Arc::new(Shared {
             snapshot: Arc::new(ArcSwap::from_pointee(snapshot)),
             keys: Arc::new(ArcSwap::new(keys)),
@@ -101,7 +104,7 @@ impl Gateway {
             cores.push(std::thread::Builder::new().name(format!("core-{index}")).spawn(guarded)?);
         }
         info!(%address, cores = count, "data plane listens");
-        Ok(Gateway { address, shared, cores })
+        Ok(Gateway { address, shared, retired, cores })
     }
 
     /// Where it listens.
@@ -116,7 +119,7 @@ impl Gateway {
 
     /// A handle that publishes and outlives no core's use of it.
     pub fn publisher(&self) -> Publisher {
-        Publisher { shared: self.shared.clone() }
+        Publisher { shared: self.shared.clone(), retired: self.retired.clone() }
     }
 
     /// Stops accepting, lets the exchanges under way end within `http.drain_timeout`, hands over the last marks,
@@ -136,12 +139,13 @@ impl Gateway {
 #[derive(Clone)]
 pub struct Publisher {
     shared: Arc<Shared>,
+    retired: Arc<Retired>,
 }
 
 impl Publisher {
     /// See [`Gateway::publish`].
     pub fn publish(&self, snapshot: Snapshot) {
-        self.shared.snapshot.store(Arc::new(snapshot));
+        self.retired.take(self.shared.snapshot.swap(Arc::new(snapshot)));
     }
 
     /// Puts a new ruleset in force for every request that begins from now on, all else as it is.
@@ -163,7 +167,7 @@ impl Publisher {
 
     /// Puts a new key ring in force at once.
     pub fn publish_keys(&self, keys: Arc<KeyRing>) {
-        self.shared.keys.store(keys);
+        self.retired.take(self.shared.keys.swap(keys));
     }
 }
 

@@ -26,7 +26,8 @@ mod meter;
 mod plans;
 mod relay;
 #[doc(hidden)]
-pub mod rt;
+pub mod retired;
+mod rt;
 mod server;
 mod snapshot;
 mod tally;

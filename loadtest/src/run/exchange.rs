@@ -17,11 +17,22 @@ pub fn asks_to_close(headers: &[(String, String)]) -> bool {
     })
 }
 
-/// The bytes of the request, the same for every one.
+/// The bytes of the requests: one, the same every time, or one for each credential.
+///
+/// # Errors
+/// See [`request_bytes`]; a credential that no header field can hold.
+pub fn all_requests(options: &RunOptions) -> Result<Vec<Vec<u8>>, String> {
+    if options.credentials.is_empty() {
+        return Ok(vec![request_bytes(options, None)?]);
+    }
+    options.credentials.iter().map(|credential| request_bytes(options, Some(credential))).collect()
+}
+
+/// The bytes of a request.
 ///
 /// # Errors
 /// A sentence: a header field or the method is malformed, or sets what the generator sets.
-pub fn request_bytes(options: &RunOptions) -> Result<Vec<u8>, String> {
+fn request_bytes(options: &RunOptions, credential: Option<&str>) -> Result<Vec<u8>, String> {
     let is_token = |text: &str| {
         !text.is_empty()
             && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
@@ -34,7 +45,8 @@ pub fn request_bytes(options: &RunOptions) -> Result<Vec<u8>, String> {
     if !has("host") {
         head += &format!("Host: {}\r\n", options.target.host);
     }
-    for (name, value) in &options.headers {
+    let bearer = credential.map(|credential| ("Authorization".to_owned(), format!("Bearer {credential}")));
+    for (name, value) in options.headers.iter().chain(&bearer) {
         if !is_token(name) {
             return Err(format!("{name:?} is no header field name"));
         }
@@ -236,8 +248,9 @@ mod tests {
     fn the_request_says_what_the_options_say() {
         let target = super::super::Target::parse("http://127.0.0.1:1/a?b").expect("a URL");
         let mut options = RunOptions::to(target);
-        let text =
-            |options: &RunOptions| String::from_utf8(request_bytes(options).expect("bytes")).expect("text");
+        let text = |options: &RunOptions| {
+            String::from_utf8(request_bytes(options, None).expect("bytes")).expect("text")
+        };
         assert_eq!(text(&options), "GET /a?b HTTP/1.1\r\nHost: 127.0.0.1:1\r\n\r\n");
         options.method = "POST".into();
         options.headers = vec![("host".into(), "x".into()), ("X-Key".into(), "v".into())];
@@ -248,8 +261,15 @@ mod tests {
         );
         for (name, value) in [("a b", "x"), ("a", "x\r\ny: z"), ("Content-Length", "1"), ("", "x")] {
             options.headers = vec![(name.into(), value.into())];
-            assert!(request_bytes(&options).is_err(), "{name:?}: {value:?}");
+            assert!(request_bytes(&options, None).is_err(), "{name:?}: {value:?}");
         }
+        options.headers.clear();
+        options.credentials = vec!["one".into(), "two".into()];
+        let requests = all_requests(&options).expect("bytes");
+        let second = String::from_utf8(requests[1].clone()).expect("text");
+        assert!(requests.len() == 2 && second.contains("\r\nAuthorization: Bearer two\r\n"), "{second}");
+        options.credentials.push("x\r\ny: z".into());
+        assert!(all_requests(&options).is_err());
         assert!(asks_to_close(&[("connection".into(), "x, Close".into())]));
     }
 }

@@ -38,6 +38,8 @@ pub struct RunOptions {
     pub method: String,
     /// Header fields beside those the generator sets (`Host` may be replaced; `Content-Length` may not).
     pub headers: Vec<(String, String)>,
+    /// Bearer tokens, of which each request takes the next one; empty sends none.
+    pub credentials: Vec<String>,
     /// The request body.
     pub body: Vec<u8>,
     /// How requests follow each other.
@@ -67,6 +69,7 @@ impl RunOptions {
             target,
             method: "GET".into(),
             headers: Vec::new(),
+            credentials: Vec::new(),
             body: Vec::new(),
             pattern: Pattern::Closed,
             connections: 32,
@@ -148,7 +151,7 @@ pub fn run(options: &RunOptions, mut progress: impl FnMut(Progress)) -> io::Resu
     {
         return Err(wrong("the rate must be above zero"));
     }
-    let request = exchange::request_bytes(options).map_err(|text| wrong(&text))?;
+    let requests = Arc::new(exchange::all_requests(options).map_err(|text| wrong(&text))?);
     let threads = options.threads.max(1);
     let connections = options.connections.max(threads);
     let start = Arc::new(Start { barrier: Barrier::new(threads), at: OnceLock::new() });
@@ -160,7 +163,8 @@ pub fn run(options: &RunOptions, mut progress: impl FnMut(Progress)) -> io::Resu
         let counters = Arc::new(Live::default());
         let plan = Plan {
             address: options.target.address,
-            request: request.clone(),
+            requests: requests.clone(),
+            first_request: share(requests.len() as u64, threads, 0) as usize * thread,
             is_head: options.method == "HEAD",
             reuse: !exchange::asks_to_close(&options.headers),
             connections: share(connections as u64, threads, thread) as usize,

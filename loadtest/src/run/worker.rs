@@ -17,7 +17,10 @@ use crate::rt::{self, Alarm, Connection, Tasks};
 /// What one thread is to do.
 pub struct Plan {
     pub address: SocketAddr,
-    pub request: Vec<u8>,
+    /// The requests, which take turns.
+    pub requests: Arc<Vec<Vec<u8>>>,
+    /// The one that this thread begins with.
+    pub first_request: usize,
     pub is_head: bool,
     /// Connections may carry more than one request.
     pub reuse: bool,
@@ -112,7 +115,8 @@ struct Ticket {
 /// Invariant: requests are handed out in the order of their due times; each due time is handed out once or counted in `not_sent`.
 struct Worker {
     plan: Plan,
-    request: Rc<Vec<u8>>,
+    requests: Vec<Rc<Vec<u8>>>,
+    turn: Cell<usize>,
     alarm: Alarm,
     live: Arc<Live>,
     start: Instant,
@@ -126,10 +130,11 @@ struct Worker {
 }
 
 impl Worker {
-    fn new(mut plan: Plan, start: Instant, alarm: Alarm, live: Arc<Live>) -> Worker {
+    fn new(plan: Plan, start: Instant, alarm: Alarm, live: Arc<Live>) -> Worker {
         let measure_from = start + plan.warm_up;
         Worker {
-            request: Rc::new(std::mem::take(&mut plan.request)),
+            requests: plan.requests.iter().map(|request| Rc::new(request.clone())).collect(),
+            turn: Cell::new(plan.first_request),
             alarm,
             live,
             start,
@@ -258,8 +263,9 @@ impl Worker {
                 connection.insert(opened.map_err(|_| Failed::Connect)?)
             }
         };
+        let turn = self.turn.replace(self.turn.get() + 1);
         let exchange = Exchange {
-            request: &self.request,
+            request: &self.requests[turn % self.requests.len()],
             is_head: self.plan.is_head,
             intended: ticket.intended,
             measured: ticket.measured,
