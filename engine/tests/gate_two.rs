@@ -440,3 +440,25 @@ fn counters_that_clients_name_are_bounded() {
     assert!(matches!(world.shards[0].apply(later, ask(more(Fail::Closed), 1 << 42)), Answer::Reserved(_)));
     world.shards[0].invariants();
 }
+
+/// Two hold, the first is given back, as much drains, a third holds: giving the second back then frees nothing of the third.
+#[test]
+fn a_token_bucket_knows_that_what_is_given_back_lets_the_others_drain_sooner() {
+    let mut cap = limit("t", LimitType::Tpm, 200, rolling(SECOND, Algorithm::TokenBucket));
+    cap.admit = Admit::IfFits;
+    let plan = GateTwoPlan::new(&selected([cap]), 1);
+    let mut world = Cores::new(1);
+    let [first, second] = [0, 0].map(|at| world.reserve(now(at), &plan, expects(100, 0)).unwrap());
+    let void = |world: &mut Cores, at, reservation: Reservation| {
+        for (owner, ask) in reservation.void() {
+            world.send(now(at), owner, ask);
+        }
+    };
+    void(&mut world, 0, first);
+    let half = SECOND / 2;
+    let third = world.reserve(now(half), &plan, expects(100, 0)).unwrap();
+    void(&mut world, half, second);
+    let reading = world.read(now(half), &plan)[0];
+    assert_eq!((reading.observed.0, reading.held.0), (0, 100), "the third holds what it held");
+    world.settle(now(half), third, used(100, 0));
+}

@@ -10,6 +10,8 @@
 //! Invariants: the totals are the sums of the buckets; `held` is the sum of the live holds whose bucket is in the window
 //! (ring) or of all live holds (meter). The head never goes back. Units: tokens; nanoseconds; token-nanoseconds.
 
+use std::collections::BTreeMap;
+
 use crate::time::Monotonic;
 
 #[derive(Copy, Clone, Default, Debug)]
@@ -137,6 +139,7 @@ impl TokenRing {
 /// Where a meter stood just after a hold: what giving back needs.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct MeterMark {
+    sequence: u64,
     level: u128,
     drained: u128,
 }
@@ -152,13 +155,25 @@ pub(crate) struct TokenMeter {
     /// All that ever drained: what a hold's own share has lost is told from it.
     drained: u128,
     held: u128,
+    /// By the sequence of each live hold: what holds before it gave back, so that it drains that much sooner.
+    live: BTreeMap<u64, u128>,
+    holds: u64,
     /// The amount that it was last drained by, for who comes without one: an ending, a sweep.
     rate: u128,
 }
 
 impl TokenMeter {
     pub(crate) fn new(period: u64) -> TokenMeter {
-        TokenMeter { period: period.max(1), level: 0, at: Monotonic(0), drained: 0, held: 0, rate: 0 }
+        TokenMeter {
+            period: period.max(1),
+            level: 0,
+            at: Monotonic(0),
+            drained: 0,
+            held: 0,
+            live: BTreeMap::new(),
+            holds: 0,
+            rate: 0,
+        }
     }
 
     pub(crate) fn advance(&mut self, now: Monotonic, amount: u128) {
@@ -203,21 +218,25 @@ impl TokenMeter {
     pub(crate) fn hold(&mut self, tokens: u64) -> MeterMark {
         self.held += u128::from(tokens);
         self.level = self.level.saturating_add(self.scaled(tokens.into()));
-        MeterMark { level: self.level, drained: self.drained }
+        self.holds += 1;
+        self.live.insert(self.holds, 0);
+        MeterMark { sequence: self.holds, level: self.level, drained: self.drained }
     }
 
     /// Exchanges a hold for what was used, now: to be called on a meter that was advanced, or the outcome would depend on
-    /// who looked at it in between. What is given back is at most what of the hold has not drained yet: it drained
-    /// for everyone, and what others put in since is theirs.
+    /// who looked at it in between. What is given back is at most what of the hold has not drained yet: the oldest drains
+    /// first, sooner by what holds before it gave back, and what others put in since is theirs.
     pub(crate) fn settle(&mut self, mark: MeterMark, held: u64, used: u64) {
         self.held -= u128::from(held);
+        let sooner = self.live.remove(&mark.sequence).unwrap_or(0);
         if used >= held {
             self.level = self.level.saturating_add(self.scaled((used - held).into()));
             return;
         }
-        let left = mark.level.saturating_sub(self.drained - mark.drained);
+        let left = mark.level.saturating_sub(self.drained - mark.drained).saturating_sub(sooner);
         let back = self.scaled((held - used).into()).min(left);
         self.level = self.level.saturating_sub(back);
+        self.live.range_mut(mark.sequence..).for_each(|(_, sooner)| *sooner += back);
     }
 
     /// Nanoseconds until nothing is counted, if nothing else comes; `amount` is at least 1.

@@ -52,6 +52,8 @@ pub struct Share {
     bucket: Bucket,
     /// What it put in.
     put: u128,
+    /// What shares before it gave back since.
+    pub before: u128,
 }
 
 impl Bucket {
@@ -90,14 +92,14 @@ impl Bucket {
     /// Puts in `count` requests or tokens.
     pub fn put(&mut self, grain: Grain, count: u128) -> Share {
         self.level += count * grain.unit;
-        Share { bucket: *self, put: count * grain.unit }
+        Share { bucket: *self, put: count * grain.unit, before: 0 }
     }
 
     /// Puts in a request at gate 1. One that is only recorded fills the bucket to twice the amount at most.
     pub fn put_request(&mut self, grain: Grain, amount: u128) -> Share {
         let before = self.level;
         self.level = before.max((before + grain.unit).min(2 * amount * grain.unit));
-        Share { bucket: *self, put: self.level - before }
+        Share { bucket: *self, put: self.level - before, before: 0 }
     }
 
     /// Takes back a request at gate 1, as far as it has not drained by the rate it came under; once something has drained,
@@ -115,9 +117,11 @@ impl Bucket {
         }
     }
 
-    /// Takes back `count` of a share at gate 2, as far as it has not drained.
-    pub fn give_back(&mut self, grain: Grain, share: Share, count: u128) {
-        let left = share.bucket.level.saturating_sub(self.drained - share.bucket.drained);
-        self.level = self.level.saturating_sub((count * grain.unit).min(left));
+    /// Takes back `count` of a share at gate 2, as far as it has not drained; returns how much that was.
+    pub fn give_back(&mut self, grain: Grain, share: Share, count: u128) -> u128 {
+        let gone = self.drained - share.bucket.drained + share.before;
+        let back = share.bucket.level.saturating_sub(gone).min(count * grain.unit);
+        self.level = self.level.saturating_sub(back);
+        back
     }
 }

@@ -88,7 +88,10 @@ impl Ledger {
                 let mut bucket = self.bucket.get().later(grain, now.monotonic.0);
                 match used.checked_sub(held) {
                     Some(more) => drop(bucket.put(grain, more)),
-                    None => bucket.give_back(grain, share, held - used),
+                    None => {
+                        let back = bucket.give_back(grain, share, held - used);
+                        self.lines[at + 1..].iter_mut().for_each(|later| later.share.before += back);
+                    }
                 }
                 self.bucket.set(bucket);
             }
