@@ -25,9 +25,9 @@ pub mod mesh;
 mod meter;
 mod plans;
 mod relay;
+mod retired;
 #[doc(hidden)]
-pub mod retired;
-mod rt;
+pub mod rt;
 mod server;
 mod snapshot;
 mod tally;
