@@ -119,6 +119,9 @@ impl Plane {
     }
 }
 
+/// By how much the control plane's threads stand back; 19 is the most there is.
+const BEHIND_REQUESTS: i32 = 10;
+
 fn spawn<T: Send + 'static>(
     name: &str,
     work: impl FnOnce() -> T + Send + 'static,
@@ -173,6 +176,11 @@ fn serve(
     actor: &str,
     recovered: &[CounterMark],
 ) {
+    // Nobody waits for this thread, nor for those it starts, as long as a request does: a reload of a large tree would hold
+    // up whoever shares a processor with it.
+    if let Err(error) = rustix::process::nice(BEHIND_REQUESTS) {
+        tracing::debug!(%error, "the control plane runs at the priority of requests");
+    }
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return tracing::error!(%error, "the control runtime cannot start"),

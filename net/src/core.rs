@@ -425,6 +425,8 @@ impl Core {
         for round in 1u64.. {
             rt::sleep(UPKEEP_PERIOD).await;
             self.collect();
+            // A core without requests lets go of what is not in force any more.
+            let _ = (self.armed(), self.keys.borrow_mut().load());
             if self.id == CoreId(0) {
                 self.shared.clock.follow();
             }
@@ -467,7 +469,7 @@ impl Core {
             reservations: 0,
             holds: shard.live_reservations() as u64,
             counters: shard.counters() as u64,
-            mesh_backlog: self.post.backlog() as u64,
+            mesh_backlog: self.post.depth() as u64,
             live_slots: self.live_slots.get(),
         }
     }

@@ -208,7 +208,7 @@ impl Shown {
         let help = "Slots taken of all concurrency limits, as of the last few seconds";
         sheet.gauge("live_slots", help, sum(|core| core.live_slots.unwrap_or_default()))?;
         sheet.gauge("counters", "Token and calendar counters in memory", sum(|core| core.counters))?;
-        let help = "Parcels between cores that do not fit into their rings";
+        let help = "Parcels under way between cores";
         sheet.gauge("mesh_backlog", help, sum(|core| core.mesh_backlog))
     }
 

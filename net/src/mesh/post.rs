@@ -148,6 +148,11 @@ impl Post {
         }
     }
 
+    /// Parcels under way from here: those in the rings, and those that wait for room in one.
+    pub fn depth(&self) -> usize {
+        self.mesh.rings.iter().map(|rings| rings[self.me].len()).sum::<usize>() + self.backlog()
+    }
+
     /// Parcels that wait for room in a ring.
     pub fn backlog(&self) -> usize {
         self.outboxes.iter().map(|outbox| outbox.borrow().len()).sum()
@@ -197,6 +202,7 @@ mod tests {
             sender.send(CoreId(1), void(id));
         }
         assert_eq!(sender.backlog(), count as usize - RING_PARCELS);
+        assert_eq!(sender.depth(), count as usize);
         let mut seen = Vec::new();
         while seen.len() < count as usize {
             let more = collected(&receiver);
