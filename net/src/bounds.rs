@@ -12,8 +12,8 @@ pub const SMALL_RING_ENTRIES: u32 = 256;
 /// Connections that the kernel queues before they are accepted; the usual `somaxconn`.
 pub const ACCEPT_BACKLOG: i32 = 4096;
 /// How long a start waits for its address to be given up by a process that is ending: rings are taken apart within
-/// milliseconds, so a second is long.
-pub const ADDRESS_PATIENCE: Duration = Duration::from_secs(1);
+/// milliseconds, but by threads of the kernel, which a machine that is busy lets wait for seconds.
+pub const ADDRESS_PATIENCE: Duration = Duration::from_secs(10);
 /// Milliseconds to wait when accepting fails (no descriptors left): long enough not to spin, short enough that
 /// nobody notices once there are some.
 pub const ACCEPT_BACK_OFF: u64 = 20;

@@ -122,7 +122,8 @@ impl Gateway {
 
     /// Waits until a process that was started is ready.
     pub fn ready(&mut self) {
-        until("the gateway is ready", || {
+        // Longer than a start waits for the address of a process that was killed.
+        until_within(Duration::from_secs(20), "the gateway is ready", || {
             let child = self.child.as_mut().expect("just started");
             let over = child.try_wait().expect("a child of ours");
             assert!(over.is_none(), "the gateway ended with {over:?}: {}", self.log());

@@ -29,6 +29,7 @@ pub fn bind_all(address: SocketAddr, count: usize) -> io::Result<(Vec<StdListene
 /// takes rings apart, and with them the accepts under way, after the process is gone.
 fn free_address(address: SocketAddr) -> io::Result<SocketAddr> {
     let until = Instant::now() + ADDRESS_PATIENCE;
+    let mut told = false;
     loop {
         match bound(address, false) {
             Ok(probe) => {
@@ -37,7 +38,12 @@ fn free_address(address: SocketAddr) -> io::Result<SocketAddr> {
             Err(error) if error.kind() != io::ErrorKind::AddrInUse || Instant::now() >= until => {
                 return Err(error);
             }
-            Err(_) => std::thread::sleep(Duration::from_millis(10)),
+            Err(_) => {
+                if !std::mem::replace(&mut told, true) {
+                    warn!(%address, patience = ?ADDRESS_PATIENCE, "the address is in use; waiting for it");
+                }
+                std::thread::sleep(Duration::from_millis(10));
+            }
         }
     }
 }
