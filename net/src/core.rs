@@ -466,11 +466,12 @@ impl Core {
         let shard = self.shard.borrow();
         Gauges {
             connections: self.connections.get() as u64,
-            reservations: 0,
             holds: shard.live_reservations() as u64,
             counters: shard.counters() as u64,
             mesh_backlog: self.post.depth() as u64,
             live_slots: self.live_slots.get(),
+            // The meter counts what is under way.
+            ..Gauges::default()
         }
     }
 

@@ -5,13 +5,14 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Mutex;
 use std::sync::mpsc::{Sender, channel};
 
-use engine::{CoreId, CounterMark, KeyRing, MarkNumber, Marks, Report, Ruleset, Units, WindowIndex};
+use engine::{CoreId, CounterMark, KeyRing, MarkNumber, Marks, Report, Ruleset};
 use jiff::Timestamp;
 
 use super::*;
 use crate::keys::{self, MintRequest};
 use crate::socket::{Announced, announce_keys};
 use crate::start::{Prepared, prepare};
+use crate::store;
 
 struct House {
     folder: tempfile::TempDir,
@@ -106,19 +107,8 @@ impl House {
 
 fn mark(limit_id: &str, window: i64, observed: u128) -> CounterMark {
     CounterMark {
-        limit_id: limit_id.to_owned(),
-        node: "org:acme".to_owned(),
-        model: None,
-        provider: None,
-        endpoint: None,
-        period: "day".to_owned(),
         algorithm: "calendar_requests".to_owned(),
-        window: WindowIndex(window),
-        observed: Units(observed),
-        high_water: Units(observed),
-        uncertain: Units(0),
-        estimated: false,
-        unpriced: false,
+        ..store::tests::mark(limit_id, None, window, observed)
     }
 }
 

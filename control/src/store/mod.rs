@@ -234,4 +234,4 @@ fn stamp(at: jiff::Timestamp) -> String {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

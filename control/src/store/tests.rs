@@ -44,7 +44,8 @@ fn key(kid: &str) -> KeyRow {
     }
 }
 
-fn mark(limit_id: &str, model: Option<&str>, window: i64, observed: u128) -> CounterMark {
+/// A mark with nothing left open.
+pub(crate) fn mark(limit_id: &str, model: Option<&str>, window: i64, observed: u128) -> CounterMark {
     CounterMark {
         limit_id: limit_id.to_owned(),
         node: "org:acme/team:ml".to_owned(),

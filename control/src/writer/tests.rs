@@ -5,27 +5,17 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use engine::{Marks, Units, WindowIndex};
+use engine::{Marks, Units};
 use rusqlite::Connection;
 
 use super::*;
-use crate::store::FILE;
+use crate::store::{self, FILE};
 
 fn mark(limit_id: &str, observed: u128) -> CounterMark {
     CounterMark {
-        limit_id: limit_id.to_owned(),
-        node: "org:acme".to_owned(),
-        model: None,
-        provider: None,
-        endpoint: None,
-        period: "year".to_owned(),
-        algorithm: "calendar_usd".to_owned(),
-        window: WindowIndex(2026),
-        observed: Units(observed),
         high_water: Units(observed + 5),
         uncertain: Units(observed / 2),
-        estimated: false,
-        unpriced: false,
+        ..store::tests::mark(limit_id, None, 2026, observed)
     }
 }
 

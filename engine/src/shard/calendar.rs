@@ -74,7 +74,7 @@ impl CalendarCounter {
             observed: mark.resumes_at(),
             held: 0,
             pending: 0,
-            uncertain: mark.uncertain.0 + (mark.resumes_at() - mark.observed.0),
+            uncertain: mark.uncertain.0 + mark.set_aside().0,
             estimated: mark.estimated,
             unpriced: mark.unpriced,
             high_water: HighWater::written(mark.resumes_at()),
@@ -86,7 +86,7 @@ impl CalendarCounter {
         self.estimated |= mark.estimated;
         self.unpriced |= mark.unpriced;
         if mark.resumes_at() > self.observed {
-            self.uncertain = mark.uncertain.0 + (mark.resumes_at() - mark.observed.0);
+            self.uncertain = mark.uncertain.0 + mark.set_aside().0;
             self.observed = mark.resumes_at();
             self.high_water = HighWater::written(self.observed);
         }

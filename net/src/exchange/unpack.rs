@@ -56,16 +56,8 @@ fn gunzip(packed: &[u8], most: usize) -> Result<Vec<u8>, Packed> {
 
 #[cfg(test)]
 mod tests {
-    use flate2::Compression;
-    use flate2::write::GzEncoder;
-
     use super::*;
-
-    fn pack(plain: &[u8]) -> Vec<u8> {
-        let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
-        encoder.write_all(plain).unwrap();
-        encoder.finish().unwrap()
-    }
+    use crate::usage::gunzip::tests::pack;
 
     #[test]
     fn bodies_are_unpacked_within_the_bound() {

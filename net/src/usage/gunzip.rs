@@ -43,13 +43,13 @@ impl Gunzip {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use flate2::Compression;
     use flate2::write::GzEncoder;
 
     use super::*;
 
-    fn pack(plain: &[u8]) -> Vec<u8> {
+    pub(crate) fn pack(plain: &[u8]) -> Vec<u8> {
         let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
         encoder.write_all(plain).unwrap();
         encoder.finish().unwrap()

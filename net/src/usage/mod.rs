@@ -4,7 +4,7 @@
 //! last value of each field, `tap` joins them and withholds the usage event that the client did not ask
 //! for. A tap never changes a byte that it passes, never fails, and keeps bounded memory.
 
-mod gunzip;
+pub(crate) mod gunzip;
 pub mod report;
 pub mod sse;
 pub mod tap;
