@@ -21,6 +21,10 @@ use std::process::ExitCode;
 
 use arguments::{Arguments, GovernVerb, Verb};
 use clap::Parser;
+use mimalloc::MiMalloc;
+
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 fn main() -> ExitCode {
     let Arguments { config, verb } = Arguments::parse();

@@ -101,9 +101,9 @@ pub const RECOVERED_LISTED: usize = 100;
 /// Milliseconds between two attempts to write counters that could not be written.
 pub const MARKS_RETRY_MS: u64 = 500;
 
-/// Milliseconds between two writes of when keys were used last: nobody needs it finer, and a second's uses of one key
-/// are one row.
-pub const KEY_USES_MS: u64 = 1_000;
+/// Milliseconds between two writes of what nobody waits for, usage and when keys were used last: with portions of a
+/// millisecond it is a tenth of a processor at most.
+pub const LEISURE_MS: u64 = 10;
 
 /// Milliseconds the counters thread waits for marks before it looks whether it is told to stop. It bounds how
 /// late a stop is, and costs ten wake-ups a second.

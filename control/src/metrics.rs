@@ -34,6 +34,7 @@ struct Figures {
     limits: BTreeMap<String, LimitEvents>,
     exchanges: Exchanges,
     used: UsageSum,
+    gate_one: Histogram,
     gate_two: Histogram,
     first_byte: BTreeMap<String, Histogram>,
     writes: Writes,
@@ -104,6 +105,7 @@ impl Board {
         }
         figures.exchanges.add(&metrics.exchanges);
         figures.used.add(&metrics.used);
+        figures.gate_one.add(&metrics.gate_one);
         figures.gate_two.add(&metrics.gate_two);
         for (provider, histogram) in &metrics.first_byte {
             named(&mut figures.first_byte, provider.as_str()).add(histogram);

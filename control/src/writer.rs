@@ -1,12 +1,18 @@
 //! The thread that writes what the cores report: counters as they stand, usage as it adds up. One transaction for all
 //! that has come, and kind; counters first, because requests may wait for them, and the cores are told as soon as they
-//! are written. What they measure goes to the board of metrics. When keys were used last is written once a second.
+//! are written. What they measure goes to the board of metrics.
+//!
+//! Nobody waits for usage, nor for when keys were used last, and there can be thousands of rows of them a second. They are
+//! written a few at a time ([`leisure`]), so that counters never wait long behind them, and a core that shares its
+//! processor with this thread does not either.
 //!
 //! Nothing here waits for a sync: that is done beside it, once a second, by [`sync`]. A killed process loses nothing that
 //! was committed; a failed sync is told to the cores like a failed write.
 //!
 //! What cannot be written (a full disk) is kept, merged by identity, and tried again, so that memory is bounded by the
 //! number of counters, of usage rows and of keys, not by how long the trouble lasts.
+
+mod leisure;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,15 +26,16 @@ use crate::bounds;
 use crate::metrics::Board;
 use crate::start::StartError;
 use crate::store::Store;
+use leisure::Leisure;
 
 /// What is reported and not written yet.
 #[derive(Default)]
 struct Unwritten {
     counters: HashMap<CounterIdentity, CounterMark>,
-    usage: HashMap<UsageKey, UsageSum>,
-    key_uses: HashMap<Kid, Timestamp>,
-    /// When `key_uses` was last tried to be written.
-    key_uses_tried: Option<Instant>,
+    usage: Leisure<UsageKey, UsageSum>,
+    key_uses: Leisure<Kid, Timestamp>,
+    /// When some of these were last tried to be written.
+    tried: Option<Instant>,
     /// The newest batch of each core that is in `counters`.
     batches: HashMap<CoreId, MarkNumber>,
 }
@@ -51,7 +58,7 @@ impl Unwritten {
         match report {
             Report::Metrics(metrics) => {
                 for (kid, at) in &metrics.key_uses {
-                    let newest = self.key_uses.entry(*kid).or_insert(*at);
+                    let newest = self.key_uses.of(*kid);
                     *newest = (*newest).max(*at);
                 }
                 board.add(&metrics);
@@ -62,7 +69,7 @@ impl Unwritten {
             }
             Report::Usage(rows) => {
                 for row in rows {
-                    self.usage.entry(row.key).or_default().add(&row.sum);
+                    self.usage.of(row.key).add(&row.sum);
                 }
             }
         }
@@ -77,55 +84,55 @@ impl Unwritten {
         }
     }
 
-    /// Writes what it can and keeps the rest.
-    fn write(&mut self, store: &mut Store, board: &Board, health: &Health, tell: &Tell) {
-        let mut failed = false;
-        if !self.counters.is_empty() {
-            match store.write_counters(self.counters.values()) {
-                Ok(()) => {
-                    self.counters.clear();
-                    health.unsynced.store(true, Ordering::Release);
-                    tell(&JournalNews::Written(self.batches.drain().collect()));
-                    if health.sync_failed.load(Ordering::Acquire) {
-                        tell(&JournalNews::Failing);
-                    }
-                }
-                Err(error) => {
-                    failed = true;
+    /// Writes the counters; `false` if it cannot.
+    fn write_counters(&mut self, store: &mut Store, health: &Health, tell: &Tell) -> bool {
+        if self.counters.is_empty() {
+            return true;
+        }
+        match store.write_counters(self.counters.values()) {
+            Ok(()) => {
+                self.counters.clear();
+                health.unsynced.store(true, Ordering::Release);
+                tell(&JournalNews::Written(self.batches.drain().collect()));
+                if health.sync_failed.load(Ordering::Acquire) {
                     tell(&JournalNews::Failing);
-                    tracing::error!(%error, counters = self.counters.len(), "counters are not written");
                 }
+                true
+            }
+            Err(error) => {
+                tell(&JournalNews::Failing);
+                tracing::error!(%error, counters = self.counters.len(), "counters are not written");
+                false
             }
         }
-        if !self.usage.is_empty() {
-            match store.add_usage(&self.usage) {
-                Ok(()) => self.usage.clear(),
-                Err(error) => {
-                    failed = true;
-                    tracing::error!(%error, rows = self.usage.len(), "usage is not written");
-                }
-            }
-        }
-        board.written(self.counters.len(), self.usage.len(), failed);
     }
 
-    /// Writes when keys were used, if the last try was long enough ago; `now` in any case. What fails is tried again then,
-    /// and is no reason to hold up anything else.
-    fn write_key_uses(&mut self, store: &mut Store, now: bool) {
-        let period = Duration::from_millis(bounds::KEY_USES_MS);
-        let due = now || self.key_uses_tried.is_none_or(|tried| tried.elapsed() >= period);
-        if self.key_uses.is_empty() || !due {
-            return;
+    /// Writes some of what nobody waits for, if the last try was long enough ago, or all of it; `false` if it cannot.
+    fn write_leisurely(&mut self, store: &mut Store, all: bool) -> bool {
+        let pause = Duration::from_millis(bounds::LEISURE_MS);
+        let due = all || self.tried.is_none_or(|tried| tried.elapsed() >= pause);
+        if !due || !self.has_leisurely() {
+            return true;
         }
-        self.key_uses_tried = Some(Instant::now());
-        match store.note_key_uses(&self.key_uses) {
-            Ok(()) => self.key_uses.clear(),
-            Err(error) => tracing::error!(%error, keys = self.key_uses.len(), "the use of keys is not noted"),
+        self.tried = Some(Instant::now());
+        let usage = self.usage.write(all, |rows| store.add_usage(rows.iter().map(|(key, sum)| (key, sum))));
+        if let Err(error) = &usage {
+            tracing::error!(%error, rows = self.usage.len(), "usage is not written");
         }
+        let keys =
+            self.key_uses.write(all, |rows| store.note_key_uses(rows.iter().map(|(kid, at)| (kid, at))));
+        if let Err(error) = &keys {
+            tracing::error!(%error, keys = self.key_uses.len(), "the use of keys is not noted");
+        }
+        usage.is_ok() && keys.is_ok()
+    }
+
+    fn has_leisurely(&self) -> bool {
+        self.usage.len() > 0 || self.key_uses.len() > 0
     }
 
     fn is_empty(&self) -> bool {
-        self.counters.is_empty() && self.usage.is_empty()
+        self.counters.is_empty() && self.usage.len() == 0
     }
 }
 
@@ -145,7 +152,8 @@ pub fn run(
     let mut unwritten = Unwritten::default();
     loop {
         let stopping = stop.load(Ordering::Acquire);
-        let ended = match reports.recv_timeout(Duration::from_millis(bounds::MARKS_POLL_MS)) {
+        let wait = if unwritten.has_leisurely() { bounds::LEISURE_MS } else { bounds::MARKS_POLL_MS };
+        let ended = match reports.recv_timeout(Duration::from_millis(wait)) {
             Ok(report) => {
                 unwritten.add(report, board);
                 false
@@ -156,12 +164,13 @@ pub fn run(
         while let Ok(report) = reports.try_recv() {
             unwritten.add(report, board);
         }
-        unwritten.write(&mut store, board, health, tell);
-        unwritten.write_key_uses(&mut store, ended);
+        let done =
+            unwritten.write_counters(&mut store, health, tell) & unwritten.write_leisurely(&mut store, ended);
+        board.written(unwritten.counters.len(), unwritten.usage.len(), !done);
         if ended {
             return finish(&store, &unwritten);
         }
-        if !unwritten.is_empty() {
+        if !done {
             std::thread::sleep(Duration::from_millis(bounds::MARKS_RETRY_MS));
         }
     }

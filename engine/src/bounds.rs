@@ -23,6 +23,9 @@ pub const COUNTERS_A_SHARD: usize = 1 << 18;
 /// Counters a shard holds before it first looks for some to forget: fewer are not worth the walk.
 pub const COUNTERS_BEFORE_SWEEP: usize = 1 << 12;
 
+/// Counters that a shard looks at in one go when it looks for some to forget: a fraction of a millisecond, while requests wait.
+pub const COUNTERS_A_LOOK: usize = 1 << 12;
+
 /// Tokens that one request can hold or use, 1.1e12: more is a false report. The holds of 2^24 requests then add up
 /// within 64 bits.
 pub const TOKENS_A_REQUEST: u64 = 1 << 40;

@@ -3,6 +3,8 @@
 //! The sets that counts are kept by are bounded by construction: limits and providers come from the config, statuses and
 //! outcomes from tables here. Nothing is counted by key, node or model; when keys were used last is told beside the counts.
 
+use std::collections::HashMap;
+
 use jiff::Timestamp;
 
 use crate::counter_identity::CoreId;
@@ -207,6 +209,8 @@ pub struct Metrics {
     pub exchanges: Exchanges,
     /// What they used.
     pub used: UsageSum,
+    /// From the chain to the verdict of gate 1.
+    pub gate_one: Histogram,
     /// From the ask to the verdict of gate 2.
     pub gate_two: Histogram,
     /// From the request sent to the backend's head received, by provider.
@@ -214,7 +218,7 @@ pub struct Metrics {
     /// What is to be told to people.
     pub notices: Vec<Notice>,
     /// Keys that requests came with, each once, and when the last of them came.
-    pub key_uses: Vec<(Kid, Timestamp)>,
+    pub key_uses: HashMap<Kid, Timestamp, ahash::RandomState>,
     /// How it stands.
     pub gauges: Gauges,
 }

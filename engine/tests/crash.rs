@@ -101,8 +101,8 @@ impl World {
             12 => self.at += *self.seeded.pick(&[SECOND / 50, SECOND / 10, QUIET, QUIET]),
             13 => self.hand_out(Shard::take_urgent_marks),
             14 => {
-                let at = Monotonic(self.at);
-                self.hand_out(|shard| shard.take_marks(at));
+                let (at, most) = (Monotonic(self.at), self.seeded.between(1, 4) as usize);
+                self.hand_out(|shard| shard.take_marks(at, most));
             }
             _ if self.seeded.one_in(3) => self.crash(),
             _ if self.seeded.one_in(12) => self.rest(),
@@ -249,7 +249,10 @@ impl World {
         }
         self.at += QUIET;
         let at = Monotonic(self.at);
-        self.hand_out(|shard| shard.take_marks(at));
+        // The first may end a round that began before: one more looks at everything.
+        for _ in 0..2 {
+            self.hand_out(|shard| shard.take_marks(at, usize::MAX));
+        }
         while !self.handed_out.is_empty() {
             self.write();
         }

@@ -12,7 +12,7 @@
 //! most.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{HashMap, hash_map};
 use std::mem::take;
 use std::sync::Arc;
 
@@ -34,6 +34,7 @@ const QUIET: SignedDuration = SignedDuration::from_secs(60);
 #[derive(Default)]
 pub struct Meter {
     counts: RefCell<Counts>,
+    plans: RefCell<Plans>,
     /// Admitted requests that are not settled yet.
     reservations: Cell<u64>,
     /// By a cap's hash: the second until which it is not told of again.
@@ -46,16 +47,28 @@ pub struct Meter {
 struct Counts {
     touched: bool,
     admitted: u64,
-    /// Admitted requests by the plans of both gates, found by their addresses: one look for each, however many caps it has.
-    gate_one_plans: HashMap<usize, (Arc<GateOnePlan>, u64), ahash::RandomState>,
-    gate_two_plans: HashMap<usize, (Arc<GateTwoPlan>, u64), ahash::RandomState>,
     limits: HashMap<LimitId, LimitEvents, ahash::RandomState>,
     exchanges: Exchanges,
     used: UsageSum,
+    gate_one: Histogram,
     gate_two: Histogram,
     first_byte: Vec<(ProviderId, Histogram)>,
     notices: Vec<Notice>,
     key_uses: HashMap<Kid, Timestamp, ahash::RandomState>,
+}
+
+/// The plans of one gate, found by their addresses, and how many requests each admitted.
+type PlanCounts<P> = HashMap<usize, (Arc<P>, u64), ahash::RandomState>;
+
+/// Admitted requests by the plans of both gates: one look for each, however many caps it has. What they come to by limit is
+/// worked out later.
+#[derive(Default)]
+struct Plans {
+    gate_one: PlanCounts<GateOnePlan>,
+    gate_two: PlanCounts<GateTwoPlan>,
+    /// Those that are being worked out.
+    leaving_one: hash_map::IntoIter<usize, (Arc<GateOnePlan>, u64)>,
+    leaving_two: hash_map::IntoIter<usize, (Arc<GateTwoPlan>, u64)>,
 }
 
 impl Counts {
@@ -66,19 +79,9 @@ impl Counts {
         self.limits.get_mut(id).expect("it was put there")
     }
 
-    /// What was counted by plan, by limit.
-    fn unfold_plans(&mut self) {
-        let (one, two) = (take(&mut self.gate_one_plans), take(&mut self.gate_two_plans));
-        for (plan, count) in one.into_values() {
-            plan.instances()
-                .filter(|cap| is_met(cap))
-                .for_each(|cap| self.limit(&cap.limit.id).admitted += count);
-        }
-        for (plan, count) in two.into_values() {
-            plan.instances()
-                .filter(|cap| is_met(cap))
-                .for_each(|cap| self.limit(&cap.limit.id).admitted += count);
-        }
+    /// So many requests met these caps.
+    fn admitted_by<'c>(&mut self, caps: impl Iterator<Item = &'c Instance>, count: u64) {
+        caps.filter(|cap| is_met(cap)).for_each(|cap| self.limit(&cap.limit.id).admitted += count);
     }
 }
 
@@ -88,7 +91,7 @@ pub fn is_met(cap: &Instance) -> bool {
 }
 
 /// Counts one request for a plan. The entry holds what its address names, so no other plan can come to have it.
-fn count_plan<P>(plans: &mut HashMap<usize, (Arc<P>, u64), ahash::RandomState>, plan: &Arc<P>) {
+fn count_plan<P>(plans: &mut PlanCounts<P>, plan: &Arc<P>) {
     let address = Arc::as_ptr(plan) as usize;
     plans.entry(address).or_insert_with(|| (plan.clone(), 0)).1 += 1;
 }
@@ -107,6 +110,11 @@ impl Meter {
         });
     }
 
+    /// Gate 1 judged, and took that long: the caps found, and all of them asked.
+    pub fn gate_one(&self, took: Span) {
+        self.count(|counts| counts.gate_one.observe(took));
+    }
+
     /// Both gates admitted; gate 2 took that long.
     pub fn admitted(&self, gate_two: Span) {
         self.count(|counts| {
@@ -117,10 +125,28 @@ impl Meter {
 
     /// The plans by which both gates admitted a request.
     pub fn admitted_by(&self, gate_one: &Arc<GateOnePlan>, gate_two: &Arc<GateTwoPlan>) {
-        self.count(|counts| {
-            count_plan(&mut counts.gate_one_plans, gate_one);
-            count_plan(&mut counts.gate_two_plans, gate_two);
-        });
+        let mut plans = self.plans.borrow_mut();
+        count_plan(&mut plans.gate_one, gate_one);
+        count_plan(&mut plans.gate_two, gate_two);
+    }
+
+    /// Works out what at most so many plans of each gate come to by limit, and tells whether others of the round that was
+    /// begun are left.
+    pub fn unfold_plans(&self, most: usize) -> bool {
+        let plans = &mut *self.plans.borrow_mut();
+        if plans.leaving_one.len() == 0 && plans.leaving_two.len() == 0 {
+            plans.leaving_one = take(&mut plans.gate_one).into_iter();
+            plans.leaving_two = take(&mut plans.gate_two).into_iter();
+        }
+        let counts = &mut *self.counts.borrow_mut();
+        for (_, (plan, count)) in plans.leaving_one.by_ref().take(most) {
+            counts.admitted_by(plan.instances(), count);
+            counts.touched = true;
+        }
+        for (_, (plan, count)) in plans.leaving_two.by_ref().take(most) {
+            counts.admitted_by(plan.instances(), count);
+        }
+        plans.leaving_one.len() > 0 || plans.leaving_two.len() > 0
     }
 
     /// Gate 2 refused after that long.
@@ -209,18 +235,18 @@ impl Meter {
         if stands && !self.counts.borrow().touched {
             return None;
         }
-        let mut counts = self.counts.take();
-        counts.unfold_plans();
+        let counts = self.counts.take();
         Some(Box::new(Metrics {
             core,
             admitted: counts.admitted,
             limits: counts.limits.into_iter().collect(),
             exchanges: counts.exchanges,
             used: counts.used,
+            gate_one: counts.gate_one,
             gate_two: counts.gate_two,
             first_byte: counts.first_byte,
             notices: counts.notices,
-            key_uses: counts.key_uses.into_iter().collect(),
+            key_uses: counts.key_uses,
             gauges,
         }))
     }
@@ -332,6 +358,10 @@ mod tests {
         for plan in [0, 0, 1] {
             meter.admitted_by(&one, &plans[plan]);
         }
+        // A plan a turn; what comes between belongs to the next round.
+        assert!(meter.unfold_plans(1));
+        meter.admitted_by(&one, &plans[0]);
+        while meter.unfold_plans(1) {}
         let mut metrics = meter.take(CoreId(0), Gauges::default()).expect("something was counted");
         metrics.limits.sort_by(|one, other| one.0.cmp(&other.0));
         let seen: Vec<_> = metrics.limits.iter().map(|(id, events)| (id.as_str(), events.admitted)).collect();
@@ -368,9 +398,9 @@ mod tests {
         for (kid, second) in [(0, 1), (1, 2), (0, 3), (0, 4)] {
             meter.key_used(kids[kid], Timestamp::UNIX_EPOCH + SignedDuration::from_secs(second));
         }
-        let mut metrics = meter.take(CoreId(0), Gauges::default()).expect("keys were used");
-        metrics.key_uses.sort_unstable();
-        let seen: Vec<_> = metrics.key_uses.iter().map(|(kid, at)| (*kid, at.as_second())).collect();
+        let metrics = meter.take(CoreId(0), Gauges::default()).expect("keys were used");
+        let mut seen: Vec<_> = metrics.key_uses.iter().map(|(kid, at)| (*kid, at.as_second())).collect();
+        seen.sort_unstable();
         assert_eq!(seen, [(kids[0], 4), (kids[1], 2)]);
         assert!(meter.take(CoreId(0), Gauges::default()).is_none());
     }

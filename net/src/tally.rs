@@ -4,7 +4,7 @@
 //! A row is found by the address of the resolved request it belongs to, so no string is hashed or copied for an
 //! exchange; the names are copied once a row and period. Bounded by what differs within one upkeep period.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, hash_map};
 use std::rc::Rc;
 
 use engine::{Kid, UsageKey, UsageRow, UsageSum};
@@ -29,10 +29,15 @@ pub struct Account {
 /// The address of a resolved request, the key, the hour.
 type Place = (usize, Option<Kid>, i64);
 
+/// What one row is made of.
+type Used = (Rc<Resolved>, UsageSum);
+
 /// The rows of one core since the last report.
 #[derive(Default)]
 pub struct Tally {
-    rows: HashMap<Place, (Rc<Resolved>, UsageSum), ahash::RandomState>,
+    rows: HashMap<Place, Used, ahash::RandomState>,
+    /// Those that are being taken.
+    leaving: hash_map::IntoIter<Place, Used>,
 }
 
 impl Tally {
@@ -48,10 +53,13 @@ impl Tally {
         row.1.add(sum);
     }
 
-    /// Takes all rows.
-    pub fn take(&mut self) -> Vec<UsageRow> {
-        let rows = self.rows.drain();
-        rows.map(|((_, kid, hour), (resolved, sum))| UsageRow {
+    /// Takes at most so many rows, and tells whether others of the round that was begun are left.
+    pub fn take(&mut self, most: usize) -> (Vec<UsageRow>, bool) {
+        if self.leaving.len() == 0 {
+            self.leaving = std::mem::take(&mut self.rows).into_iter();
+        }
+        let rows = self.leaving.by_ref().take(most);
+        let rows = rows.map(|((_, kid, hour), (resolved, sum))| UsageRow {
             key: UsageKey {
                 hour,
                 kid,
@@ -62,7 +70,7 @@ impl Tally {
                 endpoint: resolved.endpoint,
             },
             sum,
-        })
-        .collect()
+        });
+        (rows.collect(), self.leaving.len() > 0)
     }
 }

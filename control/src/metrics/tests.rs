@@ -17,10 +17,11 @@ fn metrics(core: u16) -> Metrics {
         limits: Vec::new(),
         exchanges: Exchanges::default(),
         used: UsageSum::default(),
+        gate_one: Histogram::default(),
         gate_two: Histogram::default(),
         first_byte: Vec::new(),
         notices: Vec::new(),
-        key_uses: Vec::new(),
+        key_uses: std::collections::HashMap::default(),
         gauges: Gauges::default(),
     }
 }
@@ -54,6 +55,7 @@ fn what_the_cores_report_adds_up() {
             cost: PicoUsd(u128::from(u64::MAX) / 2),
             ..UsageSum::default()
         };
+        report.gate_one.observe(Span(700));
         report.gate_two.observe(Span(1_500));
         let mut histogram = Histogram::default();
         histogram.observe(Span(2_000_000_000));
@@ -76,6 +78,8 @@ fn what_the_cores_report_adds_up() {
             "tokentriage_tokens_total{kind=\"output\"} 34",
             "tokentriage_cost_pico_usd_total 18446744073709551614",
             "tokentriage_usage_requests_total 2",
+            "tokentriage_gate_one_seconds_count 2",
+            "tokentriage_gate_one_seconds_bucket{le=\"1.024e-06\"} 2",
             "tokentriage_gate_two_seconds_count 2",
             "tokentriage_gate_two_seconds_bucket{le=\"1.024e-06\"} 0",
             "tokentriage_gate_two_seconds_bucket{le=\"2.048e-06\"} 2",

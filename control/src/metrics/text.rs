@@ -182,6 +182,11 @@ impl Shown {
     fn durations(&self, sheet: &mut Sheet<'_>) -> fmt::Result {
         let figures = &self.figures;
         sheet.histograms(
+            "gate_one_seconds",
+            "From the chain to the verdict of gate 1, which counts requests and slots",
+            [(vec![], &figures.gate_one)],
+        )?;
+        sheet.histograms(
             "gate_two_seconds",
             "From the ask to the verdict of gate 2, which holds tokens and money",
             [(vec![], &figures.gate_two)],

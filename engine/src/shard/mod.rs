@@ -50,12 +50,16 @@ pub struct Shard {
     next_deadline: Monotonic,
     /// Calendar counters that are not written down exactly.
     changed: Vec<u32>,
+    /// Those of them that the round of marks under way has still to look at.
+    unlooked: Vec<u32>,
     /// Those of them whose mark a request waits for, or soon will.
     urgent: Vec<u32>,
     /// The number of the next batch of marks.
     next_mark: MarkNumber,
-    /// Counters at which the next look for spent ones happens.
+    /// Counters at which the next look for spent ones begins.
     sweep_at: usize,
+    /// Where the look under way goes on.
+    sweep_from: Option<usize>,
     /// Aligns fixed windows; taken once.
     epoch_offset: Option<Span>,
     /// Calendar counters were forgotten at that wall time. No counter begins in an earlier window, or a wall clock that
@@ -109,9 +113,11 @@ impl Shard {
             reservations: AHashMap::new(),
             next_deadline: Monotonic(u64::MAX),
             changed: Vec::new(),
+            unlooked: Vec::new(),
             urgent: Vec::new(),
             next_mark: MarkNumber(1),
             sweep_at: bounds::COUNTERS_BEFORE_SWEEP,
+            sweep_from: None,
             epoch_offset: None,
             forgotten_at: Timestamp::MIN,
         }
@@ -144,21 +150,25 @@ impl Shard {
         }
     }
 
-    /// Voids the reservations whose deadline has come, and now and then forgets counters that say nothing any more.
-    pub fn expire(&mut self, now: Now) {
+    /// Voids the reservations whose deadline has come. When there are many counters it also looks at some of them, and
+    /// forgets those that say nothing any more. Whether there are others left to look at: call it again soon, not at once.
+    pub fn expire(&mut self, now: Now) -> bool {
         if now.monotonic >= self.next_deadline {
             let due = |entry: &Entry| entry.deadline <= now.monotonic;
-            let ended: Vec<ReservationId> =
+            let mut ended: Vec<ReservationId> =
                 self.reservations.iter().filter(|(_, entry)| due(entry)).map(|(id, _)| *id).collect();
+            // A map's order is not the same each time; what follows must be.
+            ended.sort_unstable();
             for id in ended {
                 self.end(now, id, Ending::Voided);
             }
             let deadlines = self.reservations.values().map(|entry| entry.deadline);
             self.next_deadline = deadlines.min().unwrap_or(Monotonic(u64::MAX));
         }
-        if self.index.len() >= self.sweep_at {
-            self.sweep(now);
+        if self.sweep_from.is_some() || self.index.len() >= self.sweep_at {
+            self.sweep_some(now, bounds::COUNTERS_A_LOOK);
         }
+        self.sweep_from.is_some()
     }
 
     /// Whether some mark should be written now rather than at the next round: see [`Shard::take_urgent_marks`].
@@ -168,48 +178,65 @@ impl Shard {
 
     /// The calendar counters whose high water rose since the last call. Requests wait for this batch, or soon will.
     pub fn take_urgent_marks(&mut self) -> Marks {
-        let mut urgent = std::mem::take(&mut self.urgent);
-        let marks = urgent.drain(..).filter_map(|slot| self.mark(slot)).collect();
-        self.urgent = urgent;
+        let marks = self.urgent_marks();
         self.batch(marks)
     }
 
     /// The calendar counters that changed since their last mark, and those that have been quiet since, now exactly as they
-    /// stand. To be called every so often: it is what makes a crash cost nothing at rest.
-    pub fn take_marks(&mut self, now: Monotonic) -> Marks {
-        self.marks_of_changed(|counter| now.since(counter.journal.changed_at) >= QUIET)
+    /// stand; of at most so many that it looks at. Whoever calls it every so often, each time until
+    /// [`Shard::has_unlooked`] is false, makes a crash cost nothing at rest.
+    pub fn take_marks(&mut self, now: Monotonic, most: usize) -> Marks {
+        if self.unlooked.is_empty() {
+            std::mem::swap(&mut self.unlooked, &mut self.changed);
+        }
+        self.marks_of_unlooked(most, |counter| now.since(counter.journal.changed_at) >= QUIET)
+    }
+
+    /// Whether the round of [`Shard::take_marks`] that was begun is not over.
+    pub fn has_unlooked(&self) -> bool {
+        !self.unlooked.is_empty()
     }
 
     /// All calendar counters that are not written down exactly, as they stand: the last word of a shard that ends.
     pub fn take_last_marks(&mut self) -> Marks {
-        self.marks_of_changed(|_| true)
+        self.unlooked.append(&mut self.changed);
+        self.marks_of_unlooked(usize::MAX, |_| true)
     }
 
-    fn marks_of_changed(&mut self, is_quiet: impl Fn(&Counter) -> bool) -> Marks {
+    fn marks_of_unlooked(&mut self, most: usize, is_quiet: impl Fn(&Counter) -> bool) -> Marks {
         let mut marks = Vec::new();
-        let mut changed = std::mem::take(&mut self.changed);
-        changed.retain(|slot| {
-            let Some(counter) = &mut self.slots[*slot as usize] else { return false };
+        let rest = self.unlooked.len().saturating_sub(most);
+        let mut looked = std::mem::take(&mut self.unlooked);
+        for slot in looked.drain(rest..) {
+            let Some(counter) = &mut self.slots[slot as usize] else { continue };
             let mut told = counter.journal.changed;
             if is_quiet(counter) && !counter.is_exact() {
                 counter.make_exact(self.next_mark);
                 told = true;
             }
             counter.journal.listed = !counter.is_exact();
-            let listed = counter.journal.listed;
-            if told {
-                marks.extend(self.mark(*slot));
+            if counter.journal.listed {
+                self.changed.push(slot);
             }
-            listed
-        });
-        self.changed = changed;
-        for slot in std::mem::take(&mut self.urgent) {
-            // Those that the pass above has written are not urgent any more.
-            if self.slots[slot as usize].as_ref().is_some_and(|counter| counter.journal.urgent) {
+            if told {
                 marks.extend(self.mark(slot));
             }
         }
+        self.unlooked = looked;
+        // A batch has all that are urgent: who waits for one of them waits for the number of the next batch.
+        let urgent = self.urgent_marks();
+        marks.extend(urgent);
         self.batch(marks)
+    }
+
+    fn urgent_marks(&mut self) -> Vec<CounterMark> {
+        let mut urgent = std::mem::take(&mut self.urgent);
+        // Those that were written with a round are not urgent any more.
+        urgent
+            .retain(|slot| self.slots[*slot as usize].as_ref().is_some_and(|counter| counter.journal.urgent));
+        let marks = urgent.drain(..).filter_map(|slot| self.mark(slot)).collect();
+        self.urgent = urgent;
+        marks
     }
 
     fn mark(&mut self, slot: u32) -> Option<CounterMark> {
@@ -492,10 +519,19 @@ impl Shard {
         self.index.len() >= bounds::COUNTERS_A_SHARD
     }
 
-    /// Forgets the counters that say nothing any more; returns how many. [`Shard::expire`] calls it when it is due.
+    /// Forgets the counters that say nothing any more; returns how many. [`Shard::expire`] does the same, some at a time.
     pub fn sweep(&mut self, now: Now) -> usize {
         let before = self.index.len();
-        for (slot, place) in self.slots.iter_mut().enumerate() {
+        self.sweep_from = None;
+        self.sweep_some(now, usize::MAX);
+        before - self.index.len()
+    }
+
+    fn sweep_some(&mut self, now: Now, most: usize) {
+        let from = self.sweep_from.unwrap_or(0);
+        let to = from.saturating_add(most).min(self.slots.len());
+        for slot in from..to {
+            let place = &mut self.slots[slot];
             if let Some(counter) = place
                 && counter.is_spent(now)
             {
@@ -507,8 +543,11 @@ impl Shard {
                 self.free.push(slot as u32);
             }
         }
-        // Twice what is left, so that the walks cost a constant share of the insertions; never beyond the bound.
-        self.sweep_at = (self.index.len() * 2).clamp(bounds::COUNTERS_BEFORE_SWEEP, bounds::COUNTERS_A_SHARD);
-        before - self.index.len()
+        self.sweep_from = (to < self.slots.len()).then_some(to);
+        if self.sweep_from.is_none() {
+            // Twice what is left, so that the walks cost a constant share of the insertions; never beyond the bound.
+            self.sweep_at =
+                (self.index.len() * 2).clamp(bounds::COUNTERS_BEFORE_SWEEP, bounds::COUNTERS_A_SHARD);
+        }
     }
 }

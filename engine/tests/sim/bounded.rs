@@ -38,7 +38,7 @@ fn settle(shard: &mut Shard, now: Now, id: u64, tokens: u64) {
 /// One round: what the core does every so often. The marks go to nobody here.
 fn upkeep(shard: &mut Shard, now: Now) -> usize {
     let marks = shard.take_last_marks().marks.len();
-    shard.expire(now);
+    while shard.expire(now) {}
     marks
 }
 

@@ -38,7 +38,13 @@ impl World {
 
     /// The journal takes what has changed: afterwards it knows every calendar counter as it stands.
     pub fn write_down(&mut self, core: usize) {
-        let marks = self.cores[core].shard.take_marks(self.clocks.now().monotonic).marks;
+        let at = self.clocks.now().monotonic;
+        let most = self.seeded.between(1, 4) as usize;
+        let shard = &mut self.cores[core].shard;
+        let mut marks = shard.take_marks(at, most).marks;
+        while shard.has_unlooked() {
+            marks.extend(shard.take_marks(at, most).marks);
+        }
         let book = self.oracle.noted(CoreId(core as u16));
         self.trace.event(&[11, core as u64, marks.len() as u64], || {
             format!("core {core} writes {} counters down", marks.len())

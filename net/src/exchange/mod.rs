@@ -167,12 +167,15 @@ impl Exchange<'_> {
 
     /// Gate 1 judges at this very instant: see [`crate::clock`].
     fn gate_one(&mut self, chain: &Chain, endpoint: Endpoint) -> Result<Admission, Denied> {
+        let began = self.core.shared.clock.monotonic();
         let plan = self.armed.gate_one(chain, endpoint.path());
         if let Some(trace) = &mut self.trace {
             trace.endpoint(endpoint.path());
             trace.caps(plan.instances());
         }
-        match plan.admit(self.core.now()) {
+        let verdict = plan.admit(self.core.now());
+        self.core.meter.gate_one(self.core.shared.clock.monotonic().since(began));
+        match verdict {
             GateOneVerdict::Admitted(admission) => Ok(admission),
             GateOneVerdict::Refused(refusal) => Err(Denied::Capped(refusal)),
         }

@@ -4,9 +4,10 @@ use std::future::Future;
 use std::io;
 
 use monoio::{IoUringDriver, LegacyDriver, RuntimeBuilder};
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
-use crate::bounds::{RING_ENTRIES, SMALL_RING_ENTRIES};
+use super::sys;
+use crate::bounds::{CORE_SLICE, RING_ENTRIES, SMALL_RING_ENTRIES};
 
 /// Pins the calling thread to `cpu` and runs `work` to its end on a runtime of its own.
 ///
@@ -20,6 +21,9 @@ pub fn run_core<T>(cpu: Option<usize>, work: impl Future<Output = T>) -> io::Res
         && let Err(refused) = monoio::utils::bind_to_cpu_set([cpu])
     {
         warn!(cpu, %refused, "core not pinned");
+    }
+    if let Err(refused) = sys::run_in_slices(CORE_SLICE.as_nanos() as u64) {
+        debug!(%refused, "a core wakes like any other thread");
     }
     for (entries, tuned) in [(RING_ENTRIES, true), (RING_ENTRIES, false), (SMALL_RING_ENTRIES, false)] {
         match ring(entries, tuned).build() {

@@ -3,6 +3,9 @@
 //! All of it belongs to one thread. Other cores reach it through parcels alone, but for the gate-1 cells, which
 //! are shared and lock-free.
 
+mod covered;
+mod upkeep;
+
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
 use std::future::poll_fn;
@@ -19,11 +22,11 @@ use engine::CoreId;
 use engine::KeyRing;
 use engine::cells::CellTable;
 use engine::gates::{Answer, Ask, Conjunction, Estimate, GateTwoPlan, Reservation, ReservationId, Step};
-use engine::shard::{CounterMark, MarkNumber, Marks, Shard};
-use engine::verdict::{Cause, Reading, Refusal, Tripped};
-use engine::{Gauges, JournalNews, Now, Report, Span, UsageSum};
+use engine::shard::{CounterMark, Shard};
+use engine::verdict::{Reading, Refusal};
+use engine::{Now, Report, Span, UsageSum};
 
-use crate::bounds::{EXCHANGE_BOUND, HOLD_MARGIN, JOURNAL_PATIENCE, ROUNDS_A_SWEEP, UPKEEP_PERIOD};
+use crate::bounds::{EXCHANGE_BOUND, HOLD_MARGIN};
 use crate::clock::Clock;
 use crate::journal::Journal;
 use crate::mesh::{Mesh, Parcel, Post, Ticket};
@@ -206,78 +209,6 @@ impl Core {
         }
     }
 
-    // ---- journal ---------------------------------------------------------------------------------------
-
-    /// An admitted request spends only what is written down already; if that cannot be, `fail` decides (SPEC §3, §4.9).
-    async fn covered(&self, reservation: Reservation) -> GateTwoVerdict {
-        let batches = reservation.written_after();
-        if self.shared.journal.has(batches) || self.is_written(batches).await {
-            return GateTwoVerdict::Admitted(reservation);
-        }
-        let closed: Vec<_> =
-            reservation.closed_without_journal().map(|(place, cap)| (place, cap.clone())).collect();
-        if closed.is_empty() {
-            return GateTwoVerdict::Admitted(reservation);
-        }
-        let plan = reservation.plan().clone();
-        self.tell(reservation.void());
-        let readings = self.read(&plan).await;
-        let tripped = closed.into_iter().map(|(place, instance)| {
-            let Reading { observed, held, resets_at, .. } = readings[place];
-            Tripped {
-                instance,
-                observed,
-                held,
-                resets_at,
-                wait: engine::Wait::SOON,
-                cause: Cause::Unavailable,
-            }
-        });
-        GateTwoVerdict::Refused(Refusal { tripped: tripped.collect() })
-    }
-
-    /// Waits until these batches are written; `false` if the journal fails, or takes too long.
-    async fn is_written(&self, batches: &[(CoreId, MarkNumber)]) -> bool {
-        let journal = &self.shared.journal;
-        let waiting = poll_fn(|context| {
-            self.for_journal.borrow_mut().push(context.waker().clone());
-            journal.await_news(self.id);
-            if journal.has(batches) {
-                return Poll::Ready(true);
-            }
-            if journal.is_failing() { Poll::Ready(false) } else { Poll::Pending }
-        });
-        match rt::within(JOURNAL_PATIENCE, waiting).await {
-            Ok(written) => written,
-            Err(_) => {
-                error!("the journal is not written in time: limits that fail closed refuse, others admit");
-                journal.take(&JournalNews::Failing);
-                journal.has(batches)
-            }
-        }
-    }
-
-    /// Wakes those who wait for news of the journal.
-    fn hear_journal(&self) {
-        let waiting = std::mem::take(&mut *self.for_journal.borrow_mut());
-        waiting.into_iter().for_each(Waker::wake);
-    }
-
-    /// Hands out the marks that requests wait for, or soon will.
-    fn hand_out_urgent(&self) {
-        if self.shard.borrow().has_urgent_marks() {
-            let batch = self.shard.borrow_mut().take_urgent_marks();
-            self.hand_out(batch);
-        }
-    }
-
-    fn hand_out(&self, batch: Marks) {
-        if !batch.marks.is_empty() {
-            // The control plane ends after the cores do; once it is gone there is nobody left to tell.
-            let _ = self.reports.send(Report::Marks(self.id, batch));
-        }
-    }
-
     // ---- counters --------------------------------------------------------------------------------------
 
     /// What each counter of the plan shows, in evaluation order. Counts nothing.
@@ -417,61 +348,6 @@ impl Core {
         let (holds, slots) = (self.shard.borrow().live_reservations(), self.shared.cells.live_slots());
         if holds > 0 || slots > 0 {
             error!(core = self.id.0, holds, slots, "leaked: held with no exchange under way");
-        }
-    }
-
-    /// Reports to the control plane and lets overdue holds go, for as long as the core lives.
-    pub async fn upkeep(self: Rc<Core>) {
-        for round in 1u64.. {
-            rt::sleep(UPKEEP_PERIOD).await;
-            self.collect();
-            // A core without requests lets go of what is not in force any more.
-            let _ = (self.armed(), self.keys.borrow_mut().load());
-            if self.id == CoreId(0) {
-                self.shared.clock.follow();
-            }
-            self.shard.borrow_mut().expire(self.now());
-            self.report();
-            if round.is_multiple_of(ROUNDS_A_SWEEP) {
-                self.pool.prune();
-                if self.id == CoreId(0) {
-                    self.shared.cells.sweep(self.now().monotonic);
-                    self.live_slots.set(Some(self.shared.cells.live_slots()));
-                }
-            }
-        }
-    }
-
-    /// The last word of a core: its counters exactly as they stand, and what was used.
-    pub fn report_last(&self) {
-        let batch = self.shard.borrow_mut().take_last_marks();
-        self.hand_out(batch);
-        self.report();
-    }
-
-    /// Sends what has changed and what was used since the last time to the control plane.
-    fn report(&self) {
-        let batch = self.shard.borrow_mut().take_marks(self.now().monotonic);
-        self.hand_out(batch);
-        let used = self.tally.borrow_mut().take();
-        if !used.is_empty() {
-            let _ = self.reports.send(Report::Usage(used));
-        }
-        if let Some(metrics) = self.meter.take(self.id, self.gauges()) {
-            let _ = self.reports.send(Report::Metrics(metrics));
-        }
-    }
-
-    fn gauges(&self) -> Gauges {
-        let shard = self.shard.borrow();
-        Gauges {
-            connections: self.connections.get() as u64,
-            holds: shard.live_reservations() as u64,
-            counters: shard.counters() as u64,
-            mesh_backlog: self.post.depth() as u64,
-            live_slots: self.live_slots.get(),
-            // The meter counts what is under way.
-            ..Gauges::default()
         }
     }
 
