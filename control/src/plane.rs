@@ -77,7 +77,10 @@ impl Plane {
         let health = Arc::new(writer::Health::default());
         let (synced, syncing) = (Store::open(&config.data_dir)?, Arc::clone(&health));
         let (stop_sync, until) = channel();
-        let sync = spawn("sync", move || writer::sync(&synced, &until, &syncing, &*tell_synced))?;
+        let sync = spawn("sync", move || {
+            stand_back();
+            writer::sync(&synced, &until, &syncing, &*tell_synced);
+        })?;
         let counters = spawn("writer", move || writer::run(store, &reports, &stop, &board, &health, &*tell))?;
         Ok(Plane {
             control,
@@ -169,6 +172,14 @@ fn bind_socket(path: &Path) -> std::io::Result<std::os::unix::net::UnixListener>
     Ok(listener)
 }
 
+/// Nobody waits for the calling thread, nor for those it starts, as long as a request does: a reload of a large tree, or a
+/// checkpoint, would hold up whoever shares a processor with it.
+fn stand_back() {
+    if let Err(error) = rustix::process::nice(BEHIND_REQUESTS) {
+        tracing::debug!(%error, "the control plane runs at the priority of requests");
+    }
+}
+
 fn serve(
     management: Arc<Management>,
     listeners: Listeners,
@@ -176,11 +187,7 @@ fn serve(
     actor: &str,
     recovered: &[CounterMark],
 ) {
-    // Nobody waits for this thread, nor for those it starts, as long as a request does: a reload of a large tree would hold
-    // up whoever shares a processor with it.
-    if let Err(error) = rustix::process::nice(BEHIND_REQUESTS) {
-        tracing::debug!(%error, "the control plane runs at the priority of requests");
-    }
+    stand_back();
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return tracing::error!(%error, "the control runtime cannot start"),
