@@ -278,8 +278,16 @@ impl Counter {
         }
     }
 
-    /// Books an admitted request; to be called in the same moment as [`Counter::judge`].
-    pub(super) fn book(&mut self, now: Now, instance: &Instance, charge: Charge, held: u128) -> Place {
+    /// Books an admitted request; to be called in the same moment as [`Counter::judge`]. `enforced`: the limit refuses, it
+    /// does not only observe.
+    pub(super) fn book(
+        &mut self,
+        now: Now,
+        instance: &Instance,
+        enforced: bool,
+        charge: Charge,
+        held: u128,
+    ) -> Place {
         self.live += 1;
         match &mut self.kind {
             Kind::Calendar(counter) => {
@@ -298,7 +306,8 @@ impl Counter {
             }
             Kind::Meter(meter) => {
                 meter.advance(now.monotonic, instance.amount.0);
-                Place::Meter(meter.hold(tokens(held)))
+                let most = (!enforced).then(|| instance.amount.0.saturating_mul(2));
+                Place::Meter(meter.hold(tokens(held), most))
             }
         }
     }

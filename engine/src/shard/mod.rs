@@ -354,7 +354,8 @@ impl Shard {
             let counter = self.slots[slot as usize].as_mut().expect("just found or made");
             let charge = Charge::of(item.instance.limit.kind);
             let held = charge.hold(estimate);
-            let place = counter.book(now, &item.instance, charge, held);
+            let enforced = item.stance == Stance::Hard;
+            let place = counter.book(now, &item.instance, enforced, charge, held);
             if item.stance == Stance::Hard && item.instance.limit.kind == LimitType::Tpm {
                 let (observed, held) = counter.figures();
                 let left = RateLeft {

@@ -5,7 +5,9 @@
 //! and nowhere after: giving back into a newer bucket would let more than the amount through.
 //!
 //! [`TokenRing`] with 61 buckets of a sixtieth of the period is `sliding_window`; with one bucket as long as the period,
-//! aligned to the epoch, it is `fixed_window`. [`TokenMeter`] is `token_bucket`.
+//! aligned to the epoch, it is `fixed_window`. [`TokenMeter`] is `token_bucket`; a limit that only observes fills it to twice
+//! the amount and no further, so that it owes one period when it is enforced, as with
+//! [`rpm`](crate::cells::TokenBucket).
 //!
 //! Invariants: the totals are the sums of the buckets; `held` is the sum of the live holds whose bucket is in the window
 //! (ring) or of all live holds (meter). The head never goes back. Units: tokens; nanoseconds; token-nanoseconds.
@@ -215,9 +217,13 @@ impl TokenMeter {
         tokens.saturating_mul(u128::from(self.period))
     }
 
-    pub(crate) fn hold(&mut self, tokens: u64) -> MeterMark {
+    /// Puts a hold in. Beyond `most` tokens, if there is such a bound, the oldest counts as drained.
+    pub(crate) fn hold(&mut self, tokens: u64, most: Option<u128>) -> MeterMark {
         self.held += u128::from(tokens);
         self.level = self.level.saturating_add(self.scaled(tokens.into()));
+        let beyond = most.map_or(0, |most| self.level.saturating_sub(self.scaled(most)));
+        self.level -= beyond;
+        self.drained = self.drained.saturating_add(beyond);
         self.holds += 1;
         self.live.insert(self.holds, 0);
         MeterMark { sequence: self.holds, level: self.level, drained: self.drained }

@@ -4,10 +4,10 @@
 use engine::bounds::{COUNTERS_A_SHARD, COUNTERS_BEFORE_SWEEP};
 use engine::cells::TokenBucket;
 use engine::{
-    Algorithm, Answer, Ask, CalendarPeriod, CellTable, Chain, CoreId, Counted, CounterMark, Dims, Estimate,
-    Fail, Gate, GateOneVerdict, GateTwoPlan, Glob, Identity, Instance, Limit, LimitType, Monotonic, NodeId,
-    Now, PicoUsd, ReservationId, Ruleset, Selected, Settlement, Shard, Tokens, Tree, Units, Window,
-    WindowIndex, Zone,
+    Algorithm, Answer, Ask, CalendarPeriod, CellTable, Chain, CoreId, Counted, CounterMark, Dims, Enforce,
+    Estimate, Fail, Gate, GateOneVerdict, GateTwoPlan, Glob, Identity, Instance, Limit, LimitType, Mode,
+    Monotonic, NodeId, Now, PicoUsd, ReservationId, Ruleset, Selected, Settlement, Shard, Tokens, Tree,
+    Units, Window, WindowIndex, Zone,
 };
 
 use super::support::{SECOND, calendar, epoch_offset, instance, limit, now, rolling, sliding};
@@ -245,6 +245,28 @@ fn looking_at_a_token_bucket_changes_no_ending() {
         assert_eq!(outcome(true), outcome(false), "{used} used");
     };
     [0, 3, 5, 50].into_iter().for_each(check);
+}
+
+#[test]
+fn tokens_under_a_limit_that_observed_owe_one_period_when_it_is_enforced() {
+    let cap = |mode: Mode, enforce: Enforce| {
+        let mut cap = limit("cap", LimitType::Tpm, 20, rolling(SECOND, Algorithm::TokenBucket));
+        (cap.posture.mode, cap.posture.enforce) = (mode, enforce);
+        instance(cap, "org:a")
+    };
+    for (mode, enforce) in [(Mode::Shadow, Enforce::Hard), (Mode::On, Enforce::AlertOnly)] {
+        let mut shard = shard();
+        for id in 0..10_000 {
+            assert!(matches!(reserve(&mut shard, now(id), id, cap(mode, enforce)), Answer::Reserved(_)));
+            settle(&mut shard, now(id), id, 5);
+        }
+        let hard = || cap(Mode::On, Enforce::Hard);
+        for (at, admits) in [(SECOND, false), (SECOND + SECOND / 2, true)] {
+            let answer = reserve(&mut shard, now(at), 10_000 + at, hard());
+            assert_eq!(matches!(answer, Answer::Reserved(_)), admits, "{mode:?}, {enforce:?}, {at} ns");
+        }
+        shard.invariants();
+    }
 }
 
 #[test]

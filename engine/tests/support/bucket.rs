@@ -89,9 +89,12 @@ impl Bucket {
         self.at(grain, now, self.rate)
     }
 
-    /// Puts in `count` requests or tokens.
-    pub fn put(&mut self, grain: Grain, count: u128) -> Share {
+    /// Puts in `count` tokens at gate 2. Beyond `most`, which a limit that only observes has, the oldest are let go.
+    pub fn put(&mut self, grain: Grain, count: u128, most: Option<u128>) -> Share {
         self.level += count * grain.unit;
+        let kept = most.map_or(self.level, |most| self.level.min(most * grain.unit));
+        self.drained += self.level - kept;
+        self.level = kept;
         Share { bucket: *self, put: count * grain.unit, before: 0 }
     }
 

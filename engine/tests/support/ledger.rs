@@ -87,7 +87,7 @@ impl Ledger {
             if let Some(grain) = self.grain {
                 let mut bucket = self.bucket.get().later(grain, now.monotonic.0);
                 match used.checked_sub(held) {
-                    Some(more) => drop(bucket.put(grain, more)),
+                    Some(more) => drop(bucket.put(grain, more, None)),
                     None => {
                         let back = bucket.give_back(grain, share, held - used);
                         self.lines[at + 1..].iter_mut().for_each(|later| later.share.before += back);

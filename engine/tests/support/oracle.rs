@@ -9,7 +9,7 @@ use std::collections::HashMap;
 
 use engine::{
     Admit, Algorithm, Cause, CoreId, Enforce, Estimate, Fail, Gate, Identity, Instance, LimitType, Mode, Now,
-    ReservationId, Settlement, Wait, Window,
+    Posture, ReservationId, Settlement, Wait, Window,
 };
 use jiff::Timestamp;
 
@@ -290,7 +290,10 @@ impl Oracle {
         ledger.lines.push(line);
         if let Some(grain) = ledger.grain {
             let mut bucket = ledger.bucket.get().at(grain, now.monotonic.0, instance.amount.0);
-            ledger.lines.last_mut().unwrap().share = bucket.put(grain, held);
+            let Posture { mode, enforce, .. } = instance.limit.posture;
+            let observes = mode == Mode::Shadow || enforce == Enforce::AlertOnly;
+            let most = observes.then_some(2 * instance.amount.0);
+            ledger.lines.last_mut().unwrap().share = bucket.put(grain, held, most);
             ledger.bucket.set(bucket);
         }
     }
