@@ -128,12 +128,23 @@ pub const MAX_MODEL_BYTES: usize = 256;
 /// A closing usage event has 200 to 600 bytes; a larger event is no such event and passes at once.
 pub const MAX_WITHHELD_EVENT_BYTES: usize = 64 * 1024;
 
-/// Bytes of a gzip answer, unpacked, that are read for its usage: no completion is that long, and what is longer is
+/// Bytes of a packed answer, unpacked, that are read for its usage: no completion is that long, and what is longer is
 /// meant to wear the core out.
 pub const MAX_UNPACKED_BYTES: usize = 64 * 1024 * 1024;
 
-/// Packed bytes taken in one step. They unpack to a thousand times as much at the most.
+/// Of these, bytes that one read from the backend (16 KiB) may unpack to: a few milliseconds of the core. Text of models
+/// packs to a third or a tenth.
+pub const MAX_UNPACKED_AT_ONCE: usize = 1024 * 1024;
+
+/// Packed bytes taken in one step. In gzip they unpack to a thousand times as much at the most.
 pub const UNPACK_STEP_BYTES: usize = 512;
+
+/// Bytes that a decoder of brotli or zstd gives out at a time: in these a few bytes can stand for megabytes.
+pub const UNPACKED_PIECE_BYTES: usize = 16 * 1024;
+
+/// The largest window of zstd in an answer, as a power of two: 8 MiB, which RFC 9659 allows as a content coding. That of
+/// brotli is 16 MiB by its own standard; either is allocated only as far as the answer fills it.
+pub const MAX_WINDOW_LOG: u32 = 23;
 
 /// Bytes of one reported number. u64 needs twenty; a longer one saturates.
 pub const MAX_NUMBER_BYTES: usize = 40;

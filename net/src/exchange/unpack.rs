@@ -57,7 +57,11 @@ fn gunzip(packed: &[u8], most: usize) -> Result<Vec<u8>, Packed> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::usage::gunzip::tests::pack;
+    use crate::usage::unpack::tests;
+
+    fn pack(plain: &[u8]) -> Vec<u8> {
+        tests::pack(Coding::Gzip, plain)
+    }
 
     #[test]
     fn bodies_are_unpacked_within_the_bound() {

@@ -6,9 +6,9 @@
 //!
 //! Invariant: the bytes given out are the bytes taken in, in order, without the dropped events.
 
-use super::gunzip::Gunzip;
 use super::report::Report;
 use super::sse::{EventStream, Piece};
+use super::unpack::Unpacker;
 use super::watch;
 use crate::bounds::MAX_WITHHELD_EVENT_BYTES;
 use crate::endpoint::Dialect;
@@ -63,6 +63,12 @@ pub enum Coding {
     Identity,
     /// gzip.
     Gzip,
+    /// deflate: the zlib format, as RFC 9110 §8.4.1.2 has it.
+    Deflate,
+    /// br (RFC 7932).
+    Brotli,
+    /// zstd (RFC 8878, with the window of RFC 9659).
+    Zstd,
     /// Something that is not read here.
     Other,
 }
@@ -70,13 +76,34 @@ pub enum Coding {
 impl Coding {
     /// The coding by `Content-Encoding`.
     pub fn of(content_encoding: Option<&[u8]>) -> Coding {
-        match content_encoding {
-            None => Coding::Identity,
-            Some(value) if value.is_empty() || value.eq_ignore_ascii_case(b"identity") => Coding::Identity,
-            Some(value) if value.eq_ignore_ascii_case(b"gzip") || value.eq_ignore_ascii_case(b"x-gzip") => {
-                Coding::Gzip
-            }
-            Some(_) => Coding::Other,
+        let Some(value) = content_encoding else { return Coding::Identity };
+        let known = [
+            ("", Coding::Identity),
+            ("identity", Coding::Identity),
+            ("gzip", Coding::Gzip),
+            ("x-gzip", Coding::Gzip),
+            ("deflate", Coding::Deflate),
+            ("br", Coding::Brotli),
+            ("zstd", Coding::Zstd),
+        ];
+        let value = value.trim_ascii();
+        known
+            .into_iter()
+            .find(|(name, _)| value.eq_ignore_ascii_case(name.as_bytes()))
+            .map_or(Coding::Other, |(_, coding)| coding)
+    }
+
+    /// The coding of a response: one that was coded twice is not read.
+    pub fn of_response(head: &ResponseHead) -> Coding {
+        let mut codings = head
+            .headers()
+            .filter(|header| header.role == Role::ContentEncoding)
+            .map(|header| Coding::of(Some(header.value)))
+            .filter(|coding| *coding != Coding::Identity);
+        match (codings.next(), codings.next()) {
+            (None, _) => Coding::Identity,
+            (Some(coding), None) => coding,
+            (Some(_), Some(_)) => Coding::Other,
         }
     }
 }
@@ -96,8 +123,8 @@ pub enum Relay {
 pub struct Tap {
     dialect: Dialect,
     kind: BodyKind,
-    /// Set for a body in gzip.
-    packed: Option<Box<Gunzip>>,
+    /// Set for a packed body.
+    packed: Option<Box<Unpacker>>,
     withhold: bool,
     capture: Capture,
     report: Report,
@@ -131,13 +158,18 @@ impl Tap {
 
     /// A tap for a response by its head's `Content-Type` and `Content-Encoding`.
     pub fn of_response(dialect: Dialect, head: &ResponseHead, withhold: bool) -> Tap {
-        match Coding::of(head.first(Role::ContentEncoding)) {
-            Coding::Identity => Tap::new(dialect, BodyKind::of(head.first(Role::ContentType)), withhold),
-            Coding::Gzip => Tap {
-                packed: Some(Box::default()),
-                ..Tap::new(dialect, BodyKind::of(head.first(Role::ContentType)), false)
-            },
-            Coding::Other => Tap::new(dialect, BodyKind::Opaque, false),
+        let kind = BodyKind::of(head.first(Role::ContentType));
+        Tap::of_coded(dialect, kind, Coding::of_response(head), withhold)
+    }
+
+    /// A tap for a body of `kind` in that coding. A packed body is relayed as it came, so nothing of it is withheld:
+    /// the client sees the usage event that this gateway asked for. The gateway asks backends for `identity`, so only
+    /// one that does not listen brings that about.
+    pub fn of_coded(dialect: Dialect, kind: BodyKind, coding: Coding, withhold: bool) -> Tap {
+        match (coding, Unpacker::of(coding)) {
+            (Coding::Identity, _) => Tap::new(dialect, kind, withhold),
+            (_, None) => Tap::new(dialect, BodyKind::Opaque, false),
+            (_, Some(unpacker)) => Tap { packed: Some(Box::new(unpacker)), ..Tap::new(dialect, kind, false) },
         }
     }
 
@@ -149,7 +181,6 @@ impl Tap {
     /// Look at the next bytes of the body (without transfer coding).
     pub fn feed(&mut self, chunk: &[u8], out: &mut Vec<u8>) -> Relay {
         let Some(mut packed) = self.packed.take() else { return self.look(chunk, out) };
-        // A packed body is relayed as it came, so nothing of it can be withheld.
         packed.feed(chunk, |piece| _ = self.look(piece, &mut Vec::new()));
         self.packed = Some(packed);
         Relay::Chunk
@@ -244,11 +275,14 @@ impl Tap {
 
     /// Bytes of generated text that passed, for an estimate when nothing was reported.
     ///
-    /// When no member with text was recognised, all bytes of the body, but none for vectors.
+    /// When no member with text was recognised, all bytes of the body, but none for vectors. What could not be unpacked
+    /// counts as it came.
     pub fn relayed_text_bytes(&self) -> u64 {
-        match self.report.text_bytes {
+        let unread = self.packed.as_ref().map_or(0, |packed| packed.unread());
+        let read = match self.report.text_bytes {
             0 if !self.report.vectors => self.raw_bytes,
             text => text,
-        }
+        };
+        read.saturating_add(unread)
     }
 }

@@ -305,7 +305,13 @@ fn the_kind_of_a_body_is_in_its_head() {
         ("gzip", Coding::Gzip),
         ("X-GZIP", Coding::Gzip),
         ("identity", Coding::Identity),
-        ("br", Coding::Other),
+        (" GZip ", Coding::Gzip),
+        ("deflate", Coding::Deflate),
+        ("br", Coding::Brotli),
+        ("Zstd", Coding::Zstd),
+        ("gzip, br", Coding::Other),
+        ("compress", Coding::Other),
+        ("aes128gcm", Coding::Other),
     ] {
         assert_eq!(Coding::of(Some(value.as_bytes())), coding, "{value}");
     }
@@ -386,5 +392,76 @@ proptest::proptest! {
                 }
             }
         }
+    }
+}
+
+/// A packed answer passes as it came; its usage is read, also where it could be only in part.
+#[test]
+fn packed_answers_are_counted_and_pass_unchanged() {
+    use super::unpack::tests::{CODINGS, pack};
+    let events = format!(
+        "data: {{\"choices\":[{{\"delta\":{{\"content\":\"{}\"}}}}],\"usage\":null}}\n\n\
+         data: {{\"choices\":[],\"usage\":{{\"prompt_tokens\":7,\"completion_tokens\":5}}}}\n\ndata: [DONE]\n\n",
+        "word ".repeat(3000),
+    );
+    let json = "{\"usage\":{\"prompt_tokens\":7,\"completion_tokens\":5}}";
+    let silent = "{\"choices\":[{\"message\":{\"content\":\"four\"}}]}";
+    for coding in CODINGS {
+        for (kind, body, wanted) in [
+            (BodyKind::EventStream, events.as_str(), usage(7, 0, 5)),
+            (BodyKind::Json, json, usage(7, 0, 5)),
+            (BodyKind::Json, silent, None),
+            (BodyKind::Opaque, json, None),
+        ] {
+            let packed = pack(coding, body.as_bytes());
+            for step in [1, 3, 16, packed.len()] {
+                let mut tap = Tap::of_coded(Dialect::OpenAi, kind, coding, true);
+                assert!(!tap.withholds(), "{coding:?}");
+                let mut out = Vec::new();
+                for chunk in packed.chunks(step) {
+                    assert_eq!(tap.feed(chunk, &mut out), Relay::Chunk);
+                }
+                tap.finish(&mut out);
+                assert_eq!(
+                    (tap.usage(), out.len()),
+                    (wanted, 0),
+                    "{coding:?} {body:.60} in pieces of {step}"
+                );
+                if body == silent {
+                    assert_eq!(tap.relayed_text_bytes(), 4, "{coding:?}");
+                }
+            }
+        }
+        let mut tap = Tap::of_coded(Dialect::OpenAi, BodyKind::Json, coding, false);
+        assert_eq!(tap.feed(&[0xfe; 4096], &mut Vec::new()), Relay::Chunk);
+        assert_eq!(tap.usage(), None, "{coding:?}");
+        assert!(
+            tap.relayed_text_bytes() >= 3000,
+            "{coding:?}: what cannot be unpacked is estimated as it came"
+        );
+    }
+}
+
+#[test]
+fn an_answer_that_is_coded_twice_or_unknown_is_not_read() {
+    use crate::http1::{HeadBounds, HeadProgress, response::parse_response};
+    for (lines, wanted) in [
+        ("", Coding::Identity),
+        ("Content-Encoding: identity\r\n", Coding::Identity),
+        ("Content-Encoding: br\r\n", Coding::Brotli),
+        ("Content-Encoding: identity\r\nContent-Encoding: zstd\r\n", Coding::Zstd),
+        ("Content-Encoding: br\r\nContent-Encoding: gzip\r\n", Coding::Other),
+        ("Content-Encoding: gzip, br\r\n", Coding::Other),
+        ("Content-Encoding: gzip\r\nContent-Encoding: gzip\r\n", Coding::Other),
+        ("Content-Encoding: rot13\r\n", Coding::Other),
+    ] {
+        let head = format!("HTTP/1.1 200 OK\r\n{lines}Content-Type: application/json\r\n\r\n");
+        let parsed = parse_response(head.as_bytes(), &HeadBounds { max_bytes: 4096 }, false);
+        let HeadProgress::Complete { head, .. } = parsed else { panic!("{head}") };
+        assert_eq!(Coding::of_response(&head), wanted, "{lines}");
+        let mut tap = Tap::of_response(Dialect::OpenAi, &head, true);
+        let body = b"{\"usage\":{\"prompt_tokens\":7}}";
+        assert_eq!(tap.feed(body, &mut Vec::new()), Relay::Chunk, "{lines}");
+        assert_eq!(tap.usage().is_some(), wanted == Coding::Identity, "{lines}");
     }
 }
