@@ -56,7 +56,7 @@ pub use limits::{
 };
 pub use metrics::{Exchanges, Gauges, Histogram, LimitEvents, Metrics, Notice, Outcome};
 pub use money::{MoneyError, PicoUsd, TokenPrice};
-pub use prices::{ModelPrice, PriceBook};
+pub use prices::{Above, Expected, ModelPrice, PriceBook, Rates};
 pub use report::{JournalNews, Probe, ProbeAnswer, Report, UsageKey, UsageRow, UsageSum};
 pub use resolve::{Instance, Selected};
 pub use routing::{Api, ProviderId, Route, Routes};

@@ -43,6 +43,17 @@ impl PicoUsd {
         Ok(PicoUsd(pico))
     }
 
+    /// Reads a price in USD, as [`PicoUsd::parse_usd`] does, but what is finer than one pico-USD is rounded **up**: a governor
+    /// may charge a trace too much, never too little.
+    ///
+    /// # Errors
+    /// As [`PicoUsd::parse_usd`], but for fineness.
+    pub fn parse_price(text: &str) -> Result<PicoUsd, MoneyError> {
+        let (below, exact) = Decimal::parse(text)?.scaled_down_to_integer(PICO_DIGITS)?;
+        let pico = below.checked_add(u128::from(!exact)).ok_or(MoneyError::TooLarge)?;
+        if pico > Self::LARGEST.0 { Err(MoneyError::TooLarge) } else { Ok(PicoUsd(pico)) }
+    }
+
     /// The sum, at most `u128::MAX`.
     #[must_use]
     pub fn saturating_add(self, other: PicoUsd) -> PicoUsd {
@@ -294,6 +305,13 @@ mod tests {
         assert_eq!(token("18446744.073709551615"), Ok(u64::MAX));
         assert_eq!(token("18446744.0737095516151"), Err(MoneyError::TooLarge));
         assert_eq!(million("-1"), Err(MoneyError::Negative));
+        let single = |text: &str| PicoUsd::parse_price(text).map(|price| price.0);
+        assert_eq!(single("0.04"), Ok(40_000_000_000));
+        assert_eq!(single("1e-13"), Ok(1));
+        assert_eq!(single("4.0054321e-08"), Ok(40_055));
+        assert_eq!(single("1e18"), Ok(PicoUsd::LARGEST.0));
+        assert_eq!(single("1000000000000000000.0000000000001"), Err(MoneyError::TooLarge));
+        assert_eq!(single("-1"), Err(MoneyError::Negative));
     }
 
     #[test]

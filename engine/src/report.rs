@@ -15,6 +15,7 @@ use crate::routing::ProviderId;
 use crate::shard::{MarkNumber, Marks};
 use crate::tenancy::{Chain, NodeId};
 use crate::units::Tokens;
+use crate::usage::Usage;
 use crate::verdict::{Reading, Refusal};
 
 /// One message of a core.
@@ -65,17 +66,52 @@ pub struct UsageSum {
     pub estimated: u64,
     /// Of these, those whose model had no price.
     pub unpriced: u64,
-    /// Tokens read, the cached ones among them.
+    /// Tokens read, of all kinds.
     pub input: Tokens,
-    /// Tokens read from the provider's cache.
+    /// Of these, tokens read from the provider's cache.
     pub cached_input: Tokens,
-    /// Tokens written.
+    /// Of these, tokens written to the provider's cache.
+    pub cache_write: Tokens,
+    /// Of these, tokens of audio.
+    pub audio_input: Tokens,
+    /// Of these, tokens of images.
+    pub image_input: Tokens,
+    /// Tokens written, of all kinds.
     pub output: Tokens,
+    /// Of these, tokens of reasoning.
+    pub reasoning: Tokens,
+    /// Of these, tokens of audio.
+    pub audio_output: Tokens,
+    /// Of these, tokens of images.
+    pub image_output: Tokens,
+    /// Images made.
+    pub images: u64,
     /// What they cost.
     pub cost: PicoUsd,
 }
 
 impl UsageSum {
+    /// What one delivered exchange used; `cost` is `None` when its model has no price.
+    #[must_use]
+    pub fn of(usage: &Usage, estimated: bool, cost: Option<PicoUsd>) -> UsageSum {
+        UsageSum {
+            requests: 1,
+            estimated: estimated.into(),
+            unpriced: cost.is_none().into(),
+            input: usage.input,
+            cached_input: usage.cached_input,
+            cache_write: usage.cache_write,
+            audio_input: usage.audio_input,
+            image_input: usage.image_input,
+            output: usage.output,
+            reasoning: usage.reasoning,
+            audio_output: usage.audio_output,
+            image_output: usage.image_output,
+            images: usage.images,
+            cost: cost.unwrap_or_default(),
+        }
+    }
+
     /// Adds another sum, saturating.
     pub fn add(&mut self, other: &UsageSum) {
         self.requests = self.requests.saturating_add(other.requests);
@@ -83,7 +119,14 @@ impl UsageSum {
         self.unpriced = self.unpriced.saturating_add(other.unpriced);
         self.input = self.input.saturating_add(other.input);
         self.cached_input = self.cached_input.saturating_add(other.cached_input);
+        self.cache_write = self.cache_write.saturating_add(other.cache_write);
+        self.audio_input = self.audio_input.saturating_add(other.audio_input);
+        self.image_input = self.image_input.saturating_add(other.image_input);
         self.output = self.output.saturating_add(other.output);
+        self.reasoning = self.reasoning.saturating_add(other.reasoning);
+        self.audio_output = self.audio_output.saturating_add(other.audio_output);
+        self.image_output = self.image_output.saturating_add(other.image_output);
+        self.images = self.images.saturating_add(other.images);
         self.cost = self.cost.saturating_add(other.cost);
     }
 }

@@ -7,7 +7,7 @@
 
 use std::rc::Rc;
 
-use engine::ModelPrice;
+use engine::Expected;
 use engine::Tokens;
 use engine::Usage;
 use engine::UsageSum;
@@ -15,7 +15,9 @@ use engine::cells::{Admission, Counted};
 use engine::gates::{Reservation, Settlement};
 
 use crate::core::Core;
+use crate::json::BYTES_PER_TOKEN;
 use crate::tally::Account;
+use crate::usage::Seen;
 
 /// How an exchange ended, as far as it matters to the counters (SPEC §4.7).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,10 +29,9 @@ pub enum Ending {
     /// The backend answered with an error and no usage: the request counts, tokens and money do not.
     BackendError,
     /// No report: the prompt's estimate and what was relayed.
-    Unreported {
-        /// Bytes of content that reached the client.
-        relayed_bytes: u64,
-    },
+    Unreported(Seen),
+    /// The backend reported usage, but the answer was cut before its last report: what was relayed beyond that is added.
+    Behind(Usage, Seen),
 }
 
 /// An exchange's permits, reservation, and what they will be settled by.
@@ -39,22 +40,20 @@ pub struct Charge {
     core: Rc<Core>,
     admission: Option<Admission>,
     reservation: Option<Reservation>,
-    price: Option<ModelPrice>,
-    input_estimate: Tokens,
+    expected: Expected,
     account: Account,
     sent: bool,
     used: Option<UsageSum>,
 }
 
 impl Charge {
-    /// A charge on what both gates admitted. `price` is the served model's, if it has one; `input_estimate` the
-    /// prompt's share of the estimate; `account` whose usage it is.
+    /// A charge on what both gates admitted. `expected` is what the request was estimated at; `account` whose usage it is,
+    /// and what it costs.
     pub fn new(
         core: Rc<Core>,
         admission: Admission,
         reservation: Reservation,
-        price: Option<ModelPrice>,
-        input_estimate: Tokens,
+        expected: Expected,
         account: Account,
     ) -> Charge {
         core.meter.reservation_begins();
@@ -63,8 +62,7 @@ impl Charge {
             core,
             admission: Some(admission),
             reservation: Some(reservation),
-            price,
-            input_estimate,
+            expected,
             account,
             sent: false,
             used: None,
@@ -97,7 +95,7 @@ impl Charge {
             return;
         };
         self.core.meter.reservation_ends();
-        let (usage, estimated) = match ending {
+        let (mut usage, estimated) = match ending {
             Ending::Undelivered => {
                 self.core.tell(reservation.void());
                 admission.finish(Counted::GivenBack);
@@ -105,35 +103,39 @@ impl Charge {
             }
             Ending::Reported(usage) => (usage, false),
             Ending::BackendError => (Usage::default(), false),
-            Ending::Unreported { relayed_bytes } => {
-                let output = Tokens(relayed_bytes.div_ceil(4));
-                (Usage { input: self.input_estimate, output, ..Usage::default() }, true)
-            }
+            Ending::Unreported(seen) => (self.estimated(Usage::default(), seen), true),
+            Ending::Behind(usage, seen) => (self.estimated(usage, seen), true),
         };
         let money = match ending {
             Ending::BackendError => Some(Default::default()),
-            _ => self.price.as_ref().map(|price| price.cost(&usage)),
+            _ => {
+                usage.characters = self.expected.characters;
+                self.account.resolved.price.as_ref().map(|price| price.cost(&usage))
+            }
         };
         let settlement = Settlement { tokens: usage.tokens(), money, estimated };
         self.core.tell(reservation.settle(settlement));
-        let used = UsageSum {
-            requests: 1,
-            estimated: estimated.into(),
-            unpriced: money.is_none().into(),
-            input: usage.input,
-            cached_input: usage.cached_input,
-            output: usage.output,
-            cost: money.unwrap_or_default(),
-        };
+        let used = UsageSum::of(&usage, estimated, money);
         self.core.add_usage(&self.account, &used);
         self.used = Some(used);
         admission.finish(Counted::Kept);
+    }
+
+    /// What was reported, raised to what can be told without a report.
+    fn estimated(&self, reported: Usage, seen: Seen) -> Usage {
+        let input = if reported.input == Tokens::ZERO { self.expected.input } else { reported.input };
+        Usage {
+            input,
+            output: reported.output.max(Tokens(seen.text_bytes.div_ceil(BYTES_PER_TOKEN))),
+            images: reported.images.max(seen.images),
+            ..reported
+        }
     }
 }
 
 impl Drop for Charge {
     fn drop(&mut self) {
-        let ending = if self.sent { Ending::Unreported { relayed_bytes: 0 } } else { Ending::Undelivered };
+        let ending = if self.sent { Ending::Unreported(Seen::default()) } else { Ending::Undelivered };
         self.end(ending);
     }
 }

@@ -43,6 +43,8 @@ pub enum Endpoint {
     Moderations,
     /// `/v1/images/generations`
     ImagesGenerations,
+    /// `/v1/audio/speech`
+    AudioSpeech,
     /// `/v1/messages`
     Messages,
     /// `/api/chat`
@@ -57,13 +59,14 @@ pub enum Endpoint {
 
 impl Endpoint {
     /// All of them.
-    pub const ALL: [Endpoint; 11] = [
+    pub const ALL: [Endpoint; 12] = [
         Endpoint::ChatCompletions,
         Endpoint::Completions,
         Endpoint::Embeddings,
         Endpoint::Responses,
         Endpoint::Moderations,
         Endpoint::ImagesGenerations,
+        Endpoint::AudioSpeech,
         Endpoint::Messages,
         Endpoint::OllamaChat,
         Endpoint::OllamaGenerate,
@@ -80,6 +83,7 @@ impl Endpoint {
             Endpoint::Responses => "/v1/responses",
             Endpoint::Moderations => "/v1/moderations",
             Endpoint::ImagesGenerations => "/v1/images/generations",
+            Endpoint::AudioSpeech => "/v1/audio/speech",
             Endpoint::Messages => "/v1/messages",
             Endpoint::OllamaChat => "/api/chat",
             Endpoint::OllamaGenerate => "/api/generate",
@@ -104,6 +108,16 @@ impl Endpoint {
     /// Whether a missing `stream` means true: Ollama streams unless told not to.
     pub const fn streams_by_default(self) -> bool {
         matches!(self, Endpoint::OllamaChat | Endpoint::OllamaGenerate)
+    }
+
+    /// Whether its requests ask for images, `n` of them.
+    pub const fn makes_images(self) -> bool {
+        matches!(self, Endpoint::ImagesGenerations)
+    }
+
+    /// Whether vendors may bill it by the characters of the prompt: its answers report nothing.
+    pub const fn is_paid_by_characters(self) -> bool {
+        matches!(self, Endpoint::AudioSpeech)
     }
 
     /// Whether `stream_options.include_usage` is a member of its requests.

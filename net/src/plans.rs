@@ -21,7 +21,7 @@ use engine::Dims;
 use engine::Gate;
 use engine::cells::{CellTable, GateOnePlan};
 use engine::gates::GateTwoPlan;
-use engine::{Chain, Key, Level, NodeId, ProviderId, Route};
+use engine::{Chain, Key, Level, ModelPrice, NodeId, ProviderId, Route};
 
 use crate::bounds::{FREED_PLANS, KEPT_PLANS};
 use crate::snapshot::Snapshot;
@@ -51,6 +51,8 @@ pub struct Resolved {
     pub provider: ProviderId,
     /// The normalised path.
     pub endpoint: &'static str,
+    /// What the served model costs, if it has a price.
+    pub price: Option<ModelPrice>,
 }
 
 impl Armed {
@@ -93,6 +95,7 @@ impl Armed {
                 served: route.served(model).into(),
                 provider: ProviderId::new(route.provider.as_str()),
                 endpoint,
+                price: self.snapshot.prices.find(route.served(model)).cloned(),
             })
         })
     }

@@ -172,7 +172,7 @@ impl Relay<'_> {
             self.client.out.extend_from_slice(b"0\r\n\r\n");
         }
         let reusable = self.upstream.buffer.is_empty() && !matches!(body, ResponseBody::UntilClose);
-        let ending = self.ending();
+        let ending = self.ending(true);
         self.charge.end(ending);
         match self.client.send(&self.http).await {
             true => Relayed::Complete { reusable },
@@ -200,14 +200,16 @@ impl Relay<'_> {
     /// counts as seen.
     fn close(&mut self) {
         self.tap.finish(&mut self.passed);
-        let ending = self.ending();
+        let ending = self.ending(false);
         self.charge.end(ending);
     }
 
-    fn ending(&self) -> Ending {
+    /// `whole`: the body came to its end, so that what it reported is its last word.
+    fn ending(&self, whole: bool) -> Ending {
         match self.tap.usage() {
+            Some(usage) if !whole && self.tap.is_behind() => Ending::Behind(usage, self.tap.seen()),
             Some(usage) => Ending::Reported(usage),
-            None if self.success => Ending::Unreported { relayed_bytes: self.tap.relayed_text_bytes() },
+            None if self.success && !self.tap.failed() => Ending::Unreported(self.tap.seen()),
             None => Ending::BackendError,
         }
     }

@@ -5,8 +5,8 @@ use axum::{Extension, Json};
 use engine::gates::Estimate;
 use engine::limits::Class;
 use engine::{
-    Cause, Chain, Dims, Gate, Instance, ModelPrice, NodeId, Probe, ProbeAnswer, Reading, Refusal, Route,
-    Scopes, Tokens, Units, Wait,
+    Cause, Chain, Dims, Expected, Gate, Instance, ModelPrice, NodeId, Probe, ProbeAnswer, Reading, Refusal,
+    Route, Scopes, Tokens, Units, Wait,
 };
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -249,7 +249,10 @@ fn estimate(route: Option<&Route>, price: Option<&ModelPrice>) -> Estimate {
     let hold = route.map_or(Tokens::ZERO, |route| route.output_hold);
     let most = price.and_then(|price| price.max_output);
     let tokens = most.map_or(hold, |most| most.min(hold));
-    Estimate { tokens, money: price.map(|price| price.estimate(Tokens::ZERO, tokens)) }
+    Estimate {
+        tokens,
+        money: price.map(|price| price.estimate(&Expected { output: tokens, ..Expected::default() })),
+    }
 }
 
 /// The verdict, in the order in which the data plane looks.

@@ -273,7 +273,7 @@ fn whole(decoder: &mut Decoder<'_>, root: At<'_>, path: &Path, credentials: Cred
     let http = server::http(decoder, &fields);
     let providers = providers::providers(decoder, &fields, credentials);
     let routes = providers::routes(decoder, &fields);
-    let prices = prices::prices(decoder, &fields, folder);
+    let prices = prices::prices(decoder, &fields, folder, routes.as_ref());
     let governance = governance::governance(decoder, &fields);
     let (prices, price_file) = prices?;
     Some(Config {

@@ -144,7 +144,7 @@ governance:
     assert_eq!(urls, [("127.0.0.1:9", "/api"), ("[::1]", ""), ("box", "")]);
     assert_eq!(config.providers[0].id.as_str(), "no");
     assert_eq!(config.routes.find("gpt-4o").map(|route| route.output_hold.0), Some(10));
-    assert_eq!(config.prices.find("7").map(|price| price.input.0), Some(1_000_000_000));
+    assert_eq!(config.prices.find("7").map(|price| price.rates().input.0), Some(1_000_000_000));
     let nodes: Vec<_> = config.governance.nodes.iter().map(NodeId::as_str).collect();
     assert_eq!(nodes, ["org:007", "org:007/team:1e3", "org:007/team:1e3/user:no"]);
     let limits = &config.governance.limits;
@@ -541,63 +541,7 @@ fn limits_with_one_id_are_an_error() {
     );
 }
 
-#[test]
-fn a_price_map_lies_under_the_local_entries() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let write = |text: &str| std::fs::write(folder.path().join("prices.json"), text).expect("written");
-    let read = |config: &str| {
-        Config::parse(config, &folder.path().join("gateway.yaml"), Credentials::Needed, &environment)
-    };
-    write(
-        r#"{"sample_spec": {"input_cost_per_token": "text"}, "image": {"output_cost_per_image": 1},
-            "filed": {"input_cost_per_token": 1.5e-07, "output_cost_per_token": 6e-07, "cache_read_input_token_cost": 7.5E-8},
-            "embed": {"input_cost_per_token": 2e-8, "output_cost_per_token": null}, "both": {"input_cost_per_token": 1}}"#,
-    );
-    let config = read("prices: { file: prices.json, models: { both: { input: 1, output: 2 } } }")
-        .expect("right")
-        .config;
-    let price = |model: &str| {
-        config.prices.find(model).map(|p| (p.input.0, p.cached_input.map(|cached| cached.0), p.output.0))
-    };
-    assert_eq!(price("filed"), Some((150_000, Some(75_000), 600_000)));
-    assert_eq!(price("embed"), Some((20_000, None, 0)));
-    assert_eq!(price("both"), Some((1_000_000, None, 2_000_000)));
-    assert_eq!((price("image"), price("sample_spec")), (None, None));
-    for (text, want) in [
-        ("[]", "must hold a JSON object of models"),
-        ("{", "is not JSON"),
-        (r#"{"m": {"input_cost_per_token": "1"}}"#, "\"m\": input_cost_per_token must be a number"),
-        (r#"{"m": {"input_cost_per_token": -1}}"#, "\"m\": input_cost_per_token is negative"),
-        (r#"{"m": 5}"#, "\"m\": must be a JSON object"),
-    ] {
-        write(text);
-        let rejected = read("\nprices:\n  file: prices.json\n").expect_err(text);
-        let finding = &rejected.errors[0];
-        assert_eq!((finding.path.as_str(), finding.line), ("prices.file", 3), "{text}");
-        assert!(finding.message.contains(want), "{text}: {}", finding.message);
-    }
-    let rejected = read("prices: { file: absent.json }").expect_err("no such file");
-    assert!(rejected.errors[0].to_string().starts_with("prices.file: "), "{:?}", rejected.errors);
-    assert!(rejected.errors[0].message.contains("cannot be read"), "{:?}", rejected.errors);
-}
-
-#[test]
-fn prices_are_complete_and_not_negative() {
-    check(
-        "prices:\n  models:\n    a: { input: -1, output: 1 }\n    b: { input: 1 }\n    \"c/d\": { input: .inf, output: x }\n",
-        &[
-            "E 3 prices.models[\"a\"].input: must not be negative",
-            "E 4 prices.models[\"b\"].output: is missing",
-            "E 5 prices.models[\"c/d\"].input: must be a finite number",
-            "E 5 prices.models[\"c/d\"].output: must be a number, not \"x\"",
-        ],
-    );
-    check(
-        "prices:\n  models:\n    a: { input: 1, output: 1 }\n    a: { input: 1, output: 1 }\n",
-        &["E 4 prices.models.a: the key is given twice (first on line 3)"],
-    );
-}
-
+mod prices;
 mod random;
 
 #[test]

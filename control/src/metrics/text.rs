@@ -160,9 +160,19 @@ impl Shown {
         let used = &self.figures.used;
         sheet.counters(
             "tokens",
-            "Tokens that exchanges used; the cached ones are among the input",
-            [("input", used.input.0), ("cached_input", used.cached_input.0), ("output", used.output.0)]
-                .map(|(kind, count)| (vec![("kind", kind)], count)),
+            "Tokens that exchanges used; all other kinds are among the input and the output",
+            [
+                ("input", used.input),
+                ("cached_input", used.cached_input),
+                ("cache_write", used.cache_write),
+                ("audio_input", used.audio_input),
+                ("image_input", used.image_input),
+                ("output", used.output),
+                ("reasoning", used.reasoning),
+                ("audio_output", used.audio_output),
+                ("image_output", used.image_output),
+            ]
+            .map(|(kind, count)| (vec![("kind", kind)], count.0)),
         )?;
         let descriptor = (
             MetricType::Counter,

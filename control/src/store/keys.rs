@@ -215,18 +215,13 @@ impl Store {
 
 #[cfg(test)]
 mod tests {
-    use rusqlite::Connection;
-
     use super::*;
 
     const KIDS: [&str; 2] = ["vk_AAAAAAAAAAAA", "vk_BBBBBBBBBBBB"];
 
     /// A database of the third schema with two keys.
     fn old_database(folder: &std::path::Path) {
-        drop(Store::open(folder).expect("made"));
-        let old = Connection::open(folder.join(super::super::FILE)).expect("opened");
-        old.execute_batch("ALTER TABLE keys DROP COLUMN last_used_at; PRAGMA user_version = 3")
-            .expect("aged");
+        let old = super::super::schema::made_by(folder, 3);
         for kid in KIDS {
             old.execute(
                 "INSERT INTO keys (kid, owner, allow_passthrough, admin, secret_hash, created_at)

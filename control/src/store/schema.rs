@@ -12,12 +12,24 @@ struct Migration {
 
 /// Each entry takes the schema from the version that is its index to the next one. Entries are never edited once
 /// released, only added.
-const MIGRATIONS: [Migration; 4] = [
+const MIGRATIONS: [Migration; 5] = [
     Migration { statements: FIRST, then: |_| Ok(()) },
     Migration { statements: AUDIT_CHAIN_AND_SUSPENSION, then: audit::chain_old_rows },
     Migration { statements: HIGH_WATER, then: |_| Ok(()) },
     Migration { statements: LAST_USE, then: |_| Ok(()) },
+    Migration { statements: KINDS_OF_TOKENS, then: |_| Ok(()) },
 ];
+
+/// Parts of the tokens that have prices of their own, as far as backends tell them apart.
+const KINDS_OF_TOKENS: &str = "
+ALTER TABLE usage ADD COLUMN cache_write_tokens  INTEGER NOT NULL DEFAULT 0;  -- of the input tokens, as the next two
+ALTER TABLE usage ADD COLUMN audio_input_tokens  INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE usage ADD COLUMN image_input_tokens  INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE usage ADD COLUMN reasoning_tokens    INTEGER NOT NULL DEFAULT 0;  -- of the output tokens, as the next two
+ALTER TABLE usage ADD COLUMN audio_output_tokens INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE usage ADD COLUMN image_output_tokens INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE usage ADD COLUMN images              INTEGER NOT NULL DEFAULT 0;
+";
 
 /// What the trail says of a key does not change with each use of it, so this is in no audit row.
 const LAST_USE: &str = "
@@ -143,6 +155,20 @@ pub fn migrate(store: &mut Store) -> Result<(), StoreError> {
         }
         transaction.pragma_update(None, "user_version", NEWEST)
     })
+}
+
+/// A database as a program of that version left it.
+#[cfg(test)]
+pub fn made_by(folder: &std::path::Path, version: usize) -> rusqlite::Connection {
+    let mut connection = rusqlite::Connection::open(folder.join(super::FILE)).expect("opened");
+    let transaction = connection.transaction().expect("begun");
+    for step in &MIGRATIONS[..version] {
+        transaction.execute_batch(step.statements).expect("made");
+        (step.then)(&transaction).expect("made");
+    }
+    transaction.pragma_update(None, "user_version", version as u32).expect("marked");
+    transaction.commit().expect("kept");
+    connection
 }
 
 /// The database's version; an error when it is newer than this program.

@@ -68,6 +68,13 @@ impl<'r> UsageRecord<'r> {
                 cached_input: Tokens(count(11)?),
                 output: Tokens(count(12)?),
                 cost: money(13, 14)?,
+                cache_write: Tokens(count(15)?),
+                audio_input: Tokens(count(16)?),
+                image_input: Tokens(count(17)?),
+                reasoning: Tokens(count(18)?),
+                audio_output: Tokens(count(19)?),
+                image_output: Tokens(count(20)?),
+                images: count(21)?,
             },
         })
     }
@@ -83,7 +90,9 @@ impl Store {
         self.doing("read the usage", |connection| {
             let mut statement = connection.prepare_cached(
                 "SELECT hour, node, kid, model, served, provider, endpoint, requests, estimated, unpriced,
-                     input_tokens, cached_tokens, output_tokens, usd, pico_usd
+                     input_tokens, cached_tokens, output_tokens, usd, pico_usd, cache_write_tokens,
+                     audio_input_tokens, image_input_tokens, reasoning_tokens, audio_output_tokens,
+                     image_output_tokens, images
                  FROM usage WHERE hour >= ?1 AND hour < ?2 ORDER BY hour",
             )?;
             let mut rows = statement.query([hours.start, hours.end])?;
@@ -104,20 +113,29 @@ impl Store {
     ) -> Result<(), StoreError> {
         self.transaction("write the usage", false, |transaction| {
             let mut statement = transaction.prepare_cached(
-                "INSERT INTO usage VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)
+                "INSERT INTO usage VALUES (?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19,
+                     ?20, ?21, ?22, ?23)
                  ON CONFLICT DO UPDATE SET
-                     requests = min(requests + excluded.requests, ?16),
-                     estimated = min(estimated + excluded.estimated, ?16),
-                     unpriced = min(unpriced + excluded.unpriced, ?16),
-                     input_tokens = min(input_tokens + excluded.input_tokens, ?16),
-                     cached_tokens = min(cached_tokens + excluded.cached_tokens, ?16),
-                     output_tokens = min(output_tokens + excluded.output_tokens, ?16),
-                     usd = min(usd + excluded.usd + (pico_usd + excluded.pico_usd) / 1000000000000, ?16),
+                     requests = min(requests + excluded.requests, ?1),
+                     estimated = min(estimated + excluded.estimated, ?1),
+                     unpriced = min(unpriced + excluded.unpriced, ?1),
+                     input_tokens = min(input_tokens + excluded.input_tokens, ?1),
+                     cached_tokens = min(cached_tokens + excluded.cached_tokens, ?1),
+                     output_tokens = min(output_tokens + excluded.output_tokens, ?1),
+                     cache_write_tokens = min(cache_write_tokens + excluded.cache_write_tokens, ?1),
+                     audio_input_tokens = min(audio_input_tokens + excluded.audio_input_tokens, ?1),
+                     image_input_tokens = min(image_input_tokens + excluded.image_input_tokens, ?1),
+                     reasoning_tokens = min(reasoning_tokens + excluded.reasoning_tokens, ?1),
+                     audio_output_tokens = min(audio_output_tokens + excluded.audio_output_tokens, ?1),
+                     image_output_tokens = min(image_output_tokens + excluded.image_output_tokens, ?1),
+                     images = min(images + excluded.images, ?1),
+                     usd = min(usd + excluded.usd + (pico_usd + excluded.pico_usd) / 1000000000000, ?1),
                      pico_usd = (pico_usd + excluded.pico_usd) % 1000000000000",
             )?;
             for (key, sum) in rows {
                 let (dollars, picos) = split(sum.cost);
                 statement.execute(params![
+                    i64::MAX,
                     key.hour,
                     key.node.as_str(),
                     key.kid.as_ref().map_or("", |kid| kid.as_str()),
@@ -133,7 +151,13 @@ impl Store {
                     integer(sum.output.0),
                     dollars,
                     picos,
-                    i64::MAX,
+                    integer(sum.cache_write.0),
+                    integer(sum.audio_input.0),
+                    integer(sum.image_input.0),
+                    integer(sum.reasoning.0),
+                    integer(sum.audio_output.0),
+                    integer(sum.image_output.0),
+                    integer(sum.images),
                 ])?;
             }
             Ok(())
@@ -182,6 +206,54 @@ mod tests {
             store.each_usage(hours, |row| panic!("{row:?}")).unwrap();
         }
     }
+
+    #[test]
+    fn each_kind_of_tokens_keeps_its_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = Store::open(folder.path()).unwrap();
+        let kinds = UsageSum {
+            requests: 1,
+            estimated: 2,
+            unpriced: 3,
+            input: Tokens(4),
+            cached_input: Tokens(5),
+            cache_write: Tokens(6),
+            audio_input: Tokens(7),
+            image_input: Tokens(8),
+            output: Tokens(9),
+            reasoning: Tokens(10),
+            audio_output: Tokens(11),
+            image_output: Tokens(12),
+            images: 13,
+            cost: PicoUsd(14),
+        };
+        let mut twice = kinds;
+        twice.add(&kinds);
+        for wanted in [kinds, twice] {
+            store.add_usage([(&key("a"), &kinds)]).unwrap();
+            store.each_usage(0..i64::MAX, |row| assert_eq!(row.sum, wanted)).unwrap();
+        }
+    }
+
+    #[test]
+    fn rows_from_before_kinds_were_told_apart_stay_and_go_on() {
+        let folder = tempfile::tempdir().unwrap();
+        let old = super::super::schema::made_by(folder.path(), 4);
+        old.execute_batch(
+            "INSERT INTO usage VALUES (3600, '__global', '', 'a', 'a', 'local', '/v1/chat/completions', 1, 0, 0, 5, 2, 3, 0, 7)",
+        )
+        .unwrap();
+        drop(old);
+        let mut store = Store::open(folder.path()).unwrap();
+        let before = UsageSum { input: Tokens(5), cached_input: Tokens(2), ..sum(3, 7) };
+        store.each_usage(0..i64::MAX, |row| assert_eq!(row.sum, before)).unwrap();
+        let more = UsageSum { reasoning: Tokens(1), ..sum(3, 7) };
+        store.add_usage([(&key("a"), &more)]).unwrap();
+        let mut wanted = before;
+        wanted.add(&more);
+        store.each_usage(0..i64::MAX, |row| assert_eq!(row.sum, wanted)).unwrap();
+    }
+
     #[test]
     fn sums_stop_at_the_largest_integer_and_keep_nobody_from_being_written() {
         let folder = tempfile::tempdir().unwrap();
@@ -192,7 +264,14 @@ mod tests {
             unpriced: u64::MAX,
             input: Tokens(u64::MAX),
             cached_input: Tokens(u64::MAX),
+            cache_write: Tokens(u64::MAX),
+            audio_input: Tokens(u64::MAX),
+            image_input: Tokens(u64::MAX),
             output: Tokens(u64::MAX),
+            reasoning: Tokens(u64::MAX),
+            audio_output: Tokens(u64::MAX),
+            image_output: Tokens(u64::MAX),
+            images: u64::MAX,
             cost: PicoUsd(u128::MAX),
         };
         let other = sum(3, 5);
@@ -203,7 +282,10 @@ mod tests {
         store.each_usage(3600..3601, |row| rows.push(row.sum)).unwrap();
         let most = i64::MAX as u64;
         assert_eq!((rows[0].requests, rows[0].estimated, rows[0].unpriced), (most, most, most));
-        assert_eq!([rows[0].input, rows[0].cached_input, rows[0].output], [Tokens(most); 3]);
+        let (found, all) = (rows[0], Tokens(most));
+        assert_eq!([found.input, found.cached_input, found.cache_write, found.audio_input], [all; 4]);
+        assert_eq!([found.output, found.reasoning, found.audio_output, found.image_output], [all; 4]);
+        assert_eq!((found.image_input, found.images), (all, most));
         assert_eq!(rows[0].cost.0 / DOLLAR, u128::from(most));
         assert_eq!(rows[1], UsageSum { requests: 3, ..sum(9, 15) });
     }

@@ -74,12 +74,26 @@ pub struct UsageFigures {
     estimated_requests: u64,
     /// Of these, those of a model without a price.
     unpriced_requests: u64,
-    /// Tokens read, the cached ones among them.
+    /// Tokens read, of all kinds.
     input_tokens: u64,
-    /// Tokens read from the provider's cache.
+    /// Of these, tokens read from the provider's cache.
     cached_input_tokens: u64,
-    /// Tokens written.
+    /// Of these, tokens written to the provider's cache.
+    cache_write_tokens: u64,
+    /// Of these, tokens of audio.
+    audio_input_tokens: u64,
+    /// Of these, tokens of images.
+    image_input_tokens: u64,
+    /// Tokens written, of all kinds.
     output_tokens: u64,
+    /// Of these, tokens of reasoning.
+    reasoning_tokens: u64,
+    /// Of these, tokens of audio.
+    audio_output_tokens: u64,
+    /// Of these, tokens of images.
+    image_output_tokens: u64,
+    /// Images made.
+    images: u64,
     /// Tokens read and written.
     total_tokens: u64,
     /// What they cost, with every digit.
@@ -95,7 +109,14 @@ impl From<&UsageSum> for UsageFigures {
             unpriced_requests: sum.unpriced,
             input_tokens: sum.input.0,
             cached_input_tokens: sum.cached_input.0,
+            cache_write_tokens: sum.cache_write.0,
+            audio_input_tokens: sum.audio_input.0,
+            image_input_tokens: sum.image_input.0,
             output_tokens: sum.output.0,
+            reasoning_tokens: sum.reasoning.0,
+            audio_output_tokens: sum.audio_output.0,
+            image_output_tokens: sum.image_output.0,
+            images: sum.images,
             total_tokens: total_tokens(sum),
             usd: sum.cost.to_string().parse().ok(),
         }

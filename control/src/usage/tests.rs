@@ -46,7 +46,10 @@ fn row((hour, node, kid, model, other): Choice, figures: (u64, u64, u128)) -> (U
         input: Tokens(tokens),
         cached_input: Tokens(tokens / 4),
         output: Tokens(tokens / 3),
+        reasoning: Tokens(tokens / 5),
+        images: requests / 2,
         cost: PicoUsd(cost),
+        ..UsageSum::default()
     };
     (key, sum)
 }
@@ -207,7 +210,14 @@ fn a_document_names_what_it_holds() {
             "unpriced_requests",
             "input_tokens",
             "cached_input_tokens",
+            "cache_write_tokens",
+            "audio_input_tokens",
+            "image_input_tokens",
             "output_tokens",
+            "reasoning_tokens",
+            "audio_output_tokens",
+            "image_output_tokens",
+            "images",
             "total_tokens",
             "usd"
         ]

@@ -20,7 +20,7 @@ use crate::relay::{Relay, Relayed};
 use crate::rt::{Waited, Watch, watched, within};
 use crate::snapshot::{HttpBounds, Occupied, Target};
 use crate::upstream::{self, Connection, Unreachable};
-use crate::usage::Tap;
+use crate::usage::{Seen, Tap};
 
 /// How waiting for the backend's final head ended.
 enum Answered {
@@ -56,7 +56,7 @@ impl Exchange<'_> {
             }
             Answered::ClientGone => {
                 self.outcome = Some(Outcome::ClientGone);
-                charge.end(Ending::Unreported { relayed_bytes: 0 });
+                charge.end(Ending::Unreported(Seen::default()));
                 return Ok(Next::Close);
             }
             Answered::Undelivered(denied) => {

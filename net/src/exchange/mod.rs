@@ -218,12 +218,12 @@ impl Exchange<'_> {
     ) -> Result<Charge, Denied> {
         let model = routed.facts.model(body);
         let resolved = self.armed.resolved(key, model, routed.route, routed.endpoint.path());
-        let price = self.armed.snapshot.prices.find(&resolved.served);
+        let price = resolved.price.as_ref();
         let most = price.and_then(|price| price.max_output);
-        let tokens = json::estimate(&routed.facts, routed.route.output_hold, most);
+        let expected = json::expected(&routed.facts, routed.endpoint, routed.route.output_hold, most);
         let estimate = Estimate {
-            tokens: tokens.input.saturating_add(tokens.output),
-            money: price.map(|price| price.estimate(tokens.input, tokens.output)),
+            tokens: expected.input.saturating_add(expected.output),
+            money: price.map(|price| price.estimate(&expected)),
         };
         if let Some(trace) = &mut self.trace {
             trace.resolved(&resolved);
@@ -246,7 +246,7 @@ impl Exchange<'_> {
             meter.overlooked(instance, now);
         }
         let account = Account { resolved, kid: key.map(|key| key.kid), admitted_at: now.wall };
-        Ok(Charge::new(self.core.clone(), admission, reservation, price.copied(), tokens.input, account))
+        Ok(Charge::new(self.core.clone(), admission, reservation, expected, account))
     }
 
     /// Whether the connection outlives this exchange, as far as the client and the process want it to.

@@ -10,12 +10,12 @@
 use super::scan::{ScanError, Scanner, Text, Token};
 use crate::bounds::MAX_MODEL_BYTES;
 use crate::endpoint::Endpoint;
-use engine::Tokens;
+use engine::{Expected, Tokens};
 use std::fmt;
 use std::ops::Range;
 
-/// Bytes of prompt text that are estimated as one token.
-const BYTES_PER_TOKEN: u64 = 4;
+/// Bytes of text that are estimated as one token (SPEC §4.5).
+pub const BYTES_PER_TOKEN: u64 = 4;
 
 /// Why a body is a 400.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -110,6 +110,8 @@ pub struct BodyFacts {
     pub output_cap: Option<u64>,
     /// Bytes of prompt text.
     pub prompt_bytes: u64,
+    /// Characters of it, where the endpoint is paid by them.
+    pub characters: u64,
     /// Whether the client asked for the usage event.
     pub include_usage: Asked,
     pub(super) stream_options: StreamOptions,
@@ -216,11 +218,13 @@ pub fn read_body(bytes: &[u8], endpoint: Endpoint) -> Result<BodyFacts, BodyErro
             n: 1,
             output_cap: None,
             prompt_bytes: 0,
+            characters: 0,
             include_usage: Asked::No,
             stream_options: StreamOptions::Absent,
             inside: start + 1,
         },
         scanner,
+        counts_characters: endpoint.is_paid_by_characters(),
         seen: 0,
     };
     loop {
@@ -239,6 +243,7 @@ pub fn read_body(bytes: &[u8], endpoint: Endpoint) -> Result<BodyFacts, BodyErro
 struct Reader<'a> {
     scanner: Scanner<'a>,
     facts: BodyFacts,
+    counts_characters: bool,
     /// Bit i: MEMBERS[i] was seen.
     seen: u32,
 }
@@ -386,7 +391,15 @@ impl<'a> Reader<'a> {
         loop {
             let in_array = self.scanner.in_array();
             match self.scanner.token()? {
-                Token::Str(text) if !is_inline_media(&text) => self.count(text.decoded_bytes()),
+                Token::Str(text) if !is_inline_media(&text) => {
+                    self.count(text.decoded_bytes());
+                    if self.counts_characters {
+                        let characters = text
+                            .decoded()
+                            .map_or_else(|| text.decoded_bytes(), |text| text.chars().count() as u64);
+                        self.facts.characters = self.facts.characters.saturating_add(characters);
+                    }
+                }
                 Token::Number(..) if in_array => self.count(BYTES_PER_TOKEN),
                 Token::Key(key) => {
                     if !key.is("content") && !key.is("text") {
@@ -433,23 +446,21 @@ fn integer(text: &[u8]) -> Option<Integer> {
     Some(if negative && value > 0 { Integer::Negative } else { Integer::Whole(value) })
 }
 
-/// A request's estimate in tokens, by side: the sides have different prices.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct EstimateTokens {
-    /// Prompt text bytes / 4, rounded up.
-    pub input: Tokens,
-    /// n times the output cap, or the route's output hold.
-    pub output: Tokens,
-}
-
 /// The estimate that gate 2 holds (SPEC §4.5).
 ///
 /// `maximum`: the served model's own largest output, when it is known; a cap asked for beyond it is held
 /// at it (SPEC §10).
-pub fn estimate(facts: &BodyFacts, output_hold: Tokens, maximum: Option<Tokens>) -> EstimateTokens {
+pub fn expected(
+    facts: &BodyFacts,
+    endpoint: Endpoint,
+    output_hold: Tokens,
+    maximum: Option<Tokens>,
+) -> Expected {
     let each = facts.output_cap.unwrap_or(output_hold.0).min(maximum.map_or(u64::MAX, |most| most.0));
-    EstimateTokens {
+    Expected {
         input: Tokens(facts.prompt_bytes.div_ceil(BYTES_PER_TOKEN)),
         output: Tokens(facts.n.saturating_mul(each)),
+        images: if endpoint.makes_images() { facts.n } else { 0 },
+        characters: facts.characters,
     }
 }

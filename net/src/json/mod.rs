@@ -10,7 +10,7 @@ pub mod capture;
 pub mod rewrite;
 pub mod scan;
 
-pub use body::{Asked, BodyError, BodyFacts, EstimateTokens, estimate, read_body};
+pub use body::{Asked, BYTES_PER_TOKEN, BodyError, BodyFacts, expected, read_body};
 pub use rewrite::rewrite;
 
 #[cfg(test)]

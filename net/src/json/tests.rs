@@ -1,12 +1,12 @@
 //! Bodies as tables, and the scanner beside a naive oracle (serde_json) on random documents.
 
-use super::body::{Asked, BodyError, BodyFacts, estimate, read_body};
+use super::body::{Asked, BodyError, BodyFacts, expected, read_body};
 use super::capture::{Capture, Sink, Watch};
 use super::rewrite::rewrite;
 use super::scan::{ScanError, Scanner, Token};
 use crate::bounds::{MAX_JSON_DEPTH, MAX_MODEL_BYTES};
 use crate::endpoint::Endpoint;
-use engine::Tokens;
+use engine::{Expected, Tokens};
 use proptest::prelude::*;
 
 fn scan(bytes: &[u8]) -> Result<(), ScanError> {
@@ -285,8 +285,30 @@ fn an_estimate_is_the_prompt_and_n_times_the_cap() {
         ("\"prompt\":[1,2,3]", 5, None, 3, 5),
     ] {
         let found = facts(&format!("{{\"model\":\"m\",{members}}}")).unwrap();
-        let made = estimate(&found, Tokens(hold), maximum.map(Tokens));
-        assert_eq!((made.input, made.output), (Tokens(input), Tokens(output)), "{members}");
+        for (endpoint, images) in [(Endpoint::ChatCompletions, 0), (Endpoint::ImagesGenerations, found.n)] {
+            let made = expected(&found, endpoint, Tokens(hold), maximum.map(Tokens));
+            let wanted = Expected { input: Tokens(input), output: Tokens(output), images, characters: 0 };
+            assert_eq!(made, wanted, "{members}");
+        }
+    }
+}
+
+#[test]
+fn characters_are_counted_where_they_are_paid() {
+    for (input, characters) in [
+        ("\"abc\"", 3),
+        ("\"héllo\"", 5),
+        (r#""h\u00e9llo \ud83d\ude00""#, 7),
+        (r#""\ud83d""#, 3),
+        ("\"\"", 0),
+        ("[\"ab\",\"c\"]", 3),
+    ] {
+        let body = format!("{{\"model\":\"tts\",\"input\":{input}}}");
+        for (endpoint, wanted) in [(Endpoint::AudioSpeech, characters), (Endpoint::Embeddings, 0)] {
+            let found = read_body(body.as_bytes(), endpoint).unwrap();
+            assert_eq!(found.characters, wanted, "{body}");
+            assert_eq!(expected(&found, endpoint, Tokens(0), None).characters, wanted, "{body}");
+        }
     }
 }
 

@@ -4,8 +4,10 @@
 //! only raise a field, because no backend means one; a number beyond u64 saturates.
 
 use super::watch::{
-    CACHE_CREATION, CACHE_READ, CACHED, CHOICES, INPUT, NUMBERS, OUTPUT, TEXT, TIMED_CACHE, TIMED_OUTPUT,
-    TIMED_PROMPT, TOTAL, USAGE, VECTORS,
+    AUDIO_INPUT, AUDIO_OUTPUT, CACHE_CREATION, CACHE_READ, CACHE_WRITE, CACHED, CHOICES, CREATED_HOUR,
+    CREATED_MINUTES, ERROR, IMAGE, IMAGE_INPUT, IMAGE_OUTPUT, INPUT, NATIVE_INPUT, NATIVE_OUTPUT, NUMBERS,
+    OUTPUT, OUTPUT_AT_START, REASONING, SECONDS, TEXT, TIMED_CACHE, TIMED_OUTPUT, TIMED_PROMPT, TOTAL, USAGE,
+    VECTORS,
 };
 use crate::endpoint::Dialect;
 use crate::json::capture::Sink;
@@ -17,12 +19,21 @@ pub struct Report {
     numbers: [Option<u64>; NUMBERS],
     /// Bytes of generated text seen.
     pub(super) text_bytes: u64,
-    /// The response holds vectors: embeddings have no generated text.
+    /// The response holds vectors or images: they are no generated text.
     pub(super) vectors: bool,
+    /// Images seen.
+    pub(super) images: u64,
+    /// The response, or an event of it, says that something went wrong.
+    pub(super) error: bool,
     /// This event: `choices` is `[]`.
-    pub(super) choices_empty: bool,
+    choices_empty: bool,
     /// This event: `usage` is an object.
-    pub(super) usage_object: bool,
+    usage_object: bool,
+    /// This element of a list: an image was seen. A stream has partial images too, each an event; those with a usage are
+    /// whole.
+    image: bool,
+    /// The elements of this document are in a list, so its end is no image's.
+    listed: bool,
 }
 
 impl Report {
@@ -30,38 +41,74 @@ impl Report {
         self.numbers[usize::from(slot)]
     }
 
-    /// The usage reported, in the engine's terms; None when nothing was.
-    pub fn usage(&self, dialect: Dialect) -> Option<Usage> {
-        let timed = |slot| self.get(slot).unwrap_or(0);
-        let usage = match (self.get(INPUT), self.get(OUTPUT), self.get(TOTAL)) {
-            (None, None, None) => {
-                self.get(TIMED_PROMPT).or(self.get(TIMED_OUTPUT))?;
-                let cached = timed(TIMED_CACHE);
-                return Some(Usage {
-                    input: Tokens(timed(TIMED_PROMPT).saturating_add(cached)),
-                    cached_input: Tokens(cached),
-                    output: Tokens(timed(TIMED_OUTPUT)),
-                });
-            }
-            (None, None, Some(total)) => (total, 0),
-            (None, Some(output), total) => (total.unwrap_or(0).saturating_sub(output), output),
-            (Some(input), None, total) => (input, total.unwrap_or(0).saturating_sub(input)),
-            (Some(input), Some(output), _) => (input, output),
-        };
-        let (mut input, output) = usage;
-        let mut cached = self.get(CACHED).unwrap_or(0);
-        if dialect == Dialect::Anthropic {
-            let read = self.get(CACHE_READ).unwrap_or(0);
-            cached = cached.max(read);
-            input = input.saturating_add(read).saturating_add(self.get(CACHE_CREATION).unwrap_or(0));
-        }
-        Some(Usage { input: Tokens(input), cached_input: Tokens(cached.min(input)), output: Tokens(output) })
+    fn tokens(&self, slot: u8) -> Tokens {
+        Tokens(self.get(slot).unwrap_or(0))
     }
 
-    /// Forget what belongs to one event alone.
-    pub(super) fn next_event(&mut self) {
-        self.choices_empty = false;
-        self.usage_object = false;
+    /// The usage reported, in the engine's terms; None when nothing was.
+    pub fn usage(&self, dialect: Dialect) -> Option<Usage> {
+        let or_zero = |slot| self.get(slot).unwrap_or(0);
+        let output = self.get(OUTPUT).or(self.get(OUTPUT_AT_START));
+        let (mut input, output, timed_cache) = match (self.get(INPUT), output, self.get(TOTAL)) {
+            (None, None, None) => self.reported_otherwise()?,
+            (None, None, Some(total)) => (total, 0, 0),
+            (None, Some(output), total) => (total.unwrap_or(0).saturating_sub(output), output, 0),
+            (Some(input), None, total) => (input, total.unwrap_or(0).saturating_sub(input), 0),
+            (Some(input), Some(output), _) => (input, output, 0),
+        };
+        let (mut cached, mut written) = (or_zero(CACHED).max(timed_cache), or_zero(CACHE_WRITE));
+        let hour = or_zero(CREATED_HOUR);
+        if dialect == Dialect::Anthropic {
+            let created = hour.saturating_add(or_zero(CREATED_MINUTES)).max(or_zero(CACHE_CREATION));
+            let read = or_zero(CACHE_READ);
+            input = input.saturating_add(read).saturating_add(created);
+            (cached, written) = (cached.max(read), written.max(created));
+        }
+        Some(Usage {
+            input: Tokens(input),
+            cached_input: Tokens(cached.min(input)),
+            cache_write: Tokens(written.min(input)),
+            cache_write_hour: Tokens(hour.min(written)),
+            audio_input: self.tokens(AUDIO_INPUT).min(Tokens(input)),
+            image_input: self.tokens(IMAGE_INPUT).min(Tokens(input)),
+            output: Tokens(output),
+            reasoning: self.tokens(REASONING).min(Tokens(output)),
+            audio_output: self.tokens(AUDIO_OUTPUT).min(Tokens(output)),
+            image_output: self.tokens(IMAGE_OUTPUT).min(Tokens(output)),
+            images: self.images,
+            milliseconds: or_zero(SECONDS),
+            characters: 0,
+        })
+    }
+
+    /// Input, output, and what of the input was cached, from other members than `usage`. Audio that is reported in
+    /// seconds has no tokens.
+    fn reported_otherwise(&self) -> Option<(u64, u64, u64)> {
+        let or_zero = |slot| self.get(slot).unwrap_or(0);
+        let given = |slot| self.get(slot).is_some();
+        if given(NATIVE_INPUT) || given(NATIVE_OUTPUT) {
+            Some((or_zero(NATIVE_INPUT), or_zero(NATIVE_OUTPUT), or_zero(TIMED_CACHE)))
+        } else if given(TIMED_PROMPT) || given(TIMED_OUTPUT) {
+            let cached = or_zero(TIMED_CACHE);
+            Some((or_zero(TIMED_PROMPT).saturating_add(cached), or_zero(TIMED_OUTPUT), cached))
+        } else {
+            given(SECONDS).then_some((0, 0, 0))
+        }
+    }
+
+    /// Whether what was reported of the output is from before it was written, as a cut stream leaves it: a start, or a zero
+    /// beside text that has passed.
+    pub(super) fn output_is_open(&self) -> bool {
+        let only_started = self.get(OUTPUT).is_none() && self.get(OUTPUT_AT_START).is_some();
+        only_started || self.get(OUTPUT).or(self.get(NATIVE_OUTPUT)) == Some(0) && self.text_bytes > 0
+    }
+
+    /// An event, a line or the body is over.
+    pub(super) fn document_ends(&mut self) {
+        if !self.listed && self.image && self.usage_object {
+            self.images = self.images.saturating_add(1);
+        }
+        (self.choices_empty, self.usage_object, self.image, self.listed) = (false, false, false, false);
     }
 
     /// Whether this event is the one that OpenAI sends for `include_usage`.
@@ -76,16 +123,11 @@ impl Sink for Report {
             self.vectors = true;
         }
         let Some(field) = self.numbers.get_mut(usize::from(slot)) else { return };
-        if text.iter().all(u8::is_ascii_digit) {
-            *field = Some(
-                text.iter()
-                    .fold(0u64, |sum, digit| sum.saturating_mul(10).saturating_add(u64::from(digit - b'0'))),
-            );
-            return;
-        }
-        let value = std::str::from_utf8(text).ok().and_then(|text| text.parse::<f64>().ok());
-        if let Some(value) = value.filter(|value| *value >= 0.0) {
-            *field = (*field).max(Some(value.ceil() as u64)); // `as` saturates
+        let shift = if slot == SECONDS { 3 } else { 0 };
+        match whole(text, shift) {
+            Some((value, true)) => *field = Some(value),
+            Some((value, false)) => *field = (*field).max(Some(value)),
+            None => {}
         }
     }
 
@@ -93,6 +135,14 @@ impl Sink for Report {
         match slot {
             TEXT => self.text_bytes = self.text_bytes.saturating_add(bytes),
             VECTORS => self.vectors = true,
+            IMAGE => {
+                self.vectors = true;
+                if self.listed && !self.image {
+                    self.images = self.images.saturating_add(1);
+                }
+                self.image = true;
+            }
+            ERROR => self.error = true,
             _ => {}
         }
     }
@@ -100,7 +150,11 @@ impl Sink for Report {
     fn object(&mut self, slot: u8) {
         match slot {
             USAGE => self.usage_object = true,
-            VECTORS => self.vectors = true,
+            VECTORS => {
+                self.vectors = true;
+                (self.listed, self.image) = (true, false);
+            }
+            ERROR => self.error = true,
             _ => {}
         }
     }
@@ -108,6 +162,99 @@ impl Sink for Report {
     fn empty_array(&mut self, slot: u8) {
         if slot == CHOICES {
             self.choices_empty = true;
+        }
+    }
+}
+
+/// A JSON number times 10^`shift`, rounded up, at most `u64::MAX`; and whether that was exact and unsigned. `None` when it
+/// is below zero, or no number.
+fn whole(text: &[u8], shift: i64) -> Option<(u64, bool)> {
+    let (negative, unsigned) = match text {
+        [b'-', rest @ ..] => (true, rest),
+        rest => (false, rest),
+    };
+    let end = unsigned.iter().position(|byte| matches!(byte, b'e' | b'E')).unwrap_or(unsigned.len());
+    let exponent: i64 = match &unsigned[end..] {
+        [] => 0,
+        [_, exponent @ ..] => {
+            let (sign, digits) = match exponent {
+                [b'-', digits @ ..] => (-1, digits),
+                [b'+', digits @ ..] | digits => (1, digits),
+            };
+            sign * digits
+                .iter()
+                .try_fold(0i64, |sum, byte| digit(*byte).map(|one| (sum * 10 + one as i64).min(1_000)))?
+        }
+    };
+    let mantissa = &unsigned[..end];
+    let point = mantissa.iter().position(|byte| *byte == b'.').unwrap_or(mantissa.len());
+    // How many digits stand before the point once it is moved.
+    let before = point as i64 + exponent + shift;
+    let (mut value, mut exact, mut at) = (0u64, !negative, 0i64);
+    for byte in mantissa.iter().enumerate().filter(|(place, _)| *place != point).map(|(_, byte)| *byte) {
+        let one = digit(byte)?;
+        if negative && one > 0 {
+            return None;
+        }
+        if at < before {
+            value = value.saturating_mul(10).saturating_add(one);
+        } else if one > 0 && exact {
+            exact = false;
+        }
+        at += 1;
+    }
+    let rounds_up = !exact && !negative;
+    for _ in at..if value > 0 { before } else { at } {
+        value = value.saturating_mul(10);
+    }
+    (at > 0).then_some((value.saturating_add(u64::from(rounds_up)), exact))
+}
+
+fn digit(byte: u8) -> Option<u64> {
+    byte.is_ascii_digit().then(|| u64::from(byte - b'0'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_read_by_their_digits() {
+        const MAX: u64 = u64::MAX;
+        for (text, shift, wanted) in [
+            ("0", 0, Some((0, true))),
+            ("7", 0, Some((7, true))),
+            ("18446744073709551615", 0, Some((MAX, true))),
+            ("18446744073709551616", 0, Some((MAX, true))),
+            ("9999999999999999999999999999999999999999", 0, Some((MAX, true))),
+            ("-1", 0, None),
+            ("-0.001", 0, None),
+            ("-1e-400", 0, None),
+            ("-0", 0, Some((0, false))),
+            ("-0.0e5", 0, Some((0, false))),
+            ("2.5", 0, Some((3, false))),
+            ("2.0", 0, Some((2, true))),
+            ("1e3", 0, Some((1000, true))),
+            ("1E+3", 0, Some((1000, true))),
+            ("1200e-2", 0, Some((12, true))),
+            ("1250e-2", 0, Some((13, false))),
+            ("1e-400", 0, Some((1, false))),
+            ("0e999999999999999999999", 0, Some((0, true))),
+            ("1e999999999999999999999", 0, Some((MAX, true))),
+            ("0.00000000000000000000000001e26", 0, Some((1, true))),
+            ("12.5", 3, Some((12_500, true))),
+            ("1.1", 3, Some((1_100, true))),
+            ("0.0001", 3, Some((1, false))),
+            ("9", 3, Some((9_000, true))),
+            ("", 0, None),
+            ("-", 0, None),
+            ("e", 0, None),
+            (".", 0, None),
+            ("1e5e5", 0, None),
+            ("1-1", 0, None),
+            ("1.2.3", 0, None),
+        ] {
+            assert_eq!(whole(text.as_bytes(), shift), wanted, "{text} shifted by {shift}");
         }
     }
 }

@@ -25,6 +25,8 @@ pub enum BodyKind {
     EventStream,
     /// One JSON document a line.
     JsonLines,
+    /// Audio, images, video: nothing of it is text.
+    Media,
     /// Anything that cannot be read.
     Opaque,
 }
@@ -50,6 +52,11 @@ impl BodyKind {
         } else if is("application/json") || kind.to_ascii_lowercase().ends_with(b"+json") || is("text/plain")
         {
             BodyKind::Json
+        } else if [&b"audio/"[..], b"image/", b"video/"]
+            .iter()
+            .any(|of| kind.get(..of.len()).is_some_and(|start| start.eq_ignore_ascii_case(of)))
+        {
+            BodyKind::Media
         } else {
             BodyKind::Opaque
         }
@@ -106,6 +113,15 @@ impl Coding {
             (Some(_), Some(_)) => Coding::Other,
         }
     }
+}
+
+/// What of an answer passed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Seen {
+    /// Bytes of generated text.
+    pub text_bytes: u64,
+    /// Images.
+    pub images: u64,
 }
 
 /// What the caller sends to the client.
@@ -189,7 +205,7 @@ impl Tap {
     fn look(&mut self, chunk: &[u8], out: &mut Vec<u8>) -> Relay {
         self.raw_bytes = self.raw_bytes.saturating_add(chunk.len() as u64);
         match self.kind {
-            BodyKind::Opaque => {}
+            BodyKind::Opaque | BodyKind::Media => {}
             BodyKind::Json => self.capture.feed(chunk, &mut self.report),
             BodyKind::JsonLines => self.lines(chunk),
             BodyKind::EventStream => {
@@ -207,6 +223,7 @@ impl Tap {
             self.capture.feed(line, &mut self.report);
             if line.ends_with(b"\n") {
                 self.capture.restart();
+                self.report.document_ends();
             }
         }
     }
@@ -222,7 +239,7 @@ impl Tap {
                     let fits = !self.passing && self.held.len() + at - from <= MAX_WITHHELD_EVENT_BYTES;
                     self.dropped = self.withhold && fits && self.report.is_closing_event();
                     self.capture.restart();
-                    self.report.next_event();
+                    self.report.document_ends();
                     self.passing = false;
                     self.give(&chunk[from..at], out);
                     from = at;
@@ -266,6 +283,7 @@ impl Tap {
             out.append(&mut self.held);
         }
         self.held.clear();
+        self.report.document_ends();
     }
 
     /// The usage reported so far; None when nothing was.
@@ -273,11 +291,30 @@ impl Tap {
         self.report.usage(self.dialect)
     }
 
-    /// Bytes of generated text that passed, for an estimate when nothing was reported.
+    /// Whether a body that was cut here left what it had reported behind what it had written: Anthropic counts its output
+    /// at the start and at the end, and Ollama's completions put zeros on every event but the last.
+    pub fn is_behind(&self) -> bool {
+        self.report.output_is_open()
+    }
+
+    /// Whether the body says that it failed, and holds nothing that was generated.
+    pub fn failed(&self) -> bool {
+        self.report.error && self.report.text_bytes == 0 && self.report.images == 0
+    }
+
+    /// What passed, as far as it can be seen, for an estimate when nothing was reported.
+    pub fn seen(&self) -> Seen {
+        Seen { text_bytes: self.relayed_text_bytes(), images: self.report.images }
+    }
+
+    /// Bytes of generated text that passed.
     ///
-    /// When no member with text was recognised, all bytes of the body, but none for vectors. What could not be unpacked
+    /// When no member with text was recognised, all bytes of the body, but none for vectors and media. What could not be unpacked
     /// counts as it came.
-    pub fn relayed_text_bytes(&self) -> u64 {
+    fn relayed_text_bytes(&self) -> u64 {
+        if self.kind == BodyKind::Media {
+            return 0;
+        }
         let unread = self.packed.as_ref().map_or(0, |packed| packed.unread());
         let read = match self.report.text_bytes {
             0 if !self.report.vectors => self.raw_bytes,

@@ -21,11 +21,16 @@ fn run(
         }
     }
     tap.finish(&mut out);
-    (out, tap.usage(), tap.relayed_text_bytes())
+    (out, tap.usage(), tap.seen().text_bytes)
 }
 
 fn usage(input: u64, cached: u64, output: u64) -> Option<Usage> {
-    Some(Usage { input: Tokens(input), cached_input: Tokens(cached), output: Tokens(output) })
+    Some(Usage {
+        input: Tokens(input),
+        cached_input: Tokens(cached),
+        output: Tokens(output),
+        ..Usage::default()
+    })
 }
 
 fn check(dialect: Dialect, kind: BodyKind, body: &str, wanted: Option<Usage>) {
@@ -99,8 +104,8 @@ fn usage_is_what_the_body_reports() {
         (Anthropic, r#"{"type":"message","usage":{"input_tokens":3,"output_tokens":4}}"#, usage(3, 0, 4)),
         (
             Anthropic,
-            r#"{"usage":{"input_tokens":3,"cache_read_input_tokens":10,"cache_creation_input_tokens":5,"output_tokens":4}}"#,
-            usage(18, 10, 4),
+            r#"{"usage":{"input_tokens":3,"cache_read_input_tokens":10,"output_tokens":4}}"#,
+            usage(13, 10, 4),
         ),
         (
             Anthropic,
@@ -246,7 +251,7 @@ fn a_whole_event_goes_out_as_soon_as_it_is_there() {
 
 #[test]
 fn without_a_report_the_text_that_passed_is_counted() {
-    use BodyKind::{EventStream, Json, JsonLines, Opaque};
+    use BodyKind::{EventStream, Json, JsonLines, Media, Opaque};
     use Dialect::{Anthropic, Ollama, OpenAi, Responses};
     for (dialect, kind, body, bytes) in [
         (
@@ -273,6 +278,7 @@ fn without_a_report_the_text_that_passed_is_counted() {
         (OpenAi, Json, "{\"data\":[{\"embedding\":[0.1,0.2]}]}", 0),
         (OpenAi, Json, "{\"odd\":1}", 9),
         (OpenAi, Opaque, "12345", 5),
+        (OpenAi, Media, "12345", 0),
         (Responses, EventStream, "data: {\"delta\":\"abc\"}\n\ndata: {\"text\":\"abc\"}\n\n", 3),
         (Responses, Json, "{\"output\":[{\"content\":[{\"type\":\"output_text\",\"text\":\"abcd\"}]}]}", 4),
         (Anthropic, EventStream, "data: {\"delta\":{\"type\":\"text_delta\",\"text\":\"hi\"}}\n\n", 2),
@@ -295,7 +301,10 @@ fn the_kind_of_a_body_is_in_its_head() {
         ("application/json", BodyKind::Json),
         ("application/problem+JSON ; x", BodyKind::Json),
         ("application/x-ndjson", BodyKind::JsonLines),
-        ("audio/mpeg", BodyKind::Opaque),
+        ("audio/mpeg", BodyKind::Media),
+        ("Image/PNG; x", BodyKind::Media),
+        ("application/octet-stream", BodyKind::Opaque),
+        ("audio", BodyKind::Opaque),
         ("", BodyKind::Opaque),
     ] {
         assert_eq!(BodyKind::of(Some(content_type.as_bytes())), kind, "{content_type}");
@@ -428,17 +437,14 @@ fn packed_answers_are_counted_and_pass_unchanged() {
                     "{coding:?} {body:.60} in pieces of {step}"
                 );
                 if body == silent {
-                    assert_eq!(tap.relayed_text_bytes(), 4, "{coding:?}");
+                    assert_eq!(tap.seen().text_bytes, 4, "{coding:?}");
                 }
             }
         }
         let mut tap = Tap::of_coded(Dialect::OpenAi, BodyKind::Json, coding, false);
         assert_eq!(tap.feed(&[0xfe; 4096], &mut Vec::new()), Relay::Chunk);
         assert_eq!(tap.usage(), None, "{coding:?}");
-        assert!(
-            tap.relayed_text_bytes() >= 3000,
-            "{coding:?}: what cannot be unpacked is estimated as it came"
-        );
+        assert!(tap.seen().text_bytes >= 3000, "{coding:?}: what cannot be unpacked is estimated as it came");
     }
 }
 
