@@ -74,6 +74,11 @@ impl Connection {
         Ok(Connection { stream, ahead: Vec::new() })
     }
 
+    /// From now on silence is called so after this time.
+    pub fn wait_no_longer_than(&mut self, silence: Duration) {
+        self.stream.set_read_timeout(Some(silence)).expect("a socket option");
+    }
+
     /// Sends exact bytes. A peer that closed already is not an error: its answer is what counts.
     pub fn send(&mut self, bytes: &[u8]) {
         let _ = self.stream.write_all(bytes);
