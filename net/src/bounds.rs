@@ -33,6 +33,9 @@ pub const RING_PARCELS: usize = 1024;
 
 /// No exchange lasts longer: a stream still running then is cut. A day is beyond any generation.
 pub const EXCHANGE_BOUND: Duration = Duration::from_secs(24 * 3600);
+/// A request's body comes within this time, or its client counts as gone: who sends a byte now and then would hold a slot
+/// for as long as he likes. The largest default body, 64 MiB, needs 110 KB a second.
+pub const BODY_BOUND: Duration = Duration::from_secs(600);
 /// A hold's deadline lies this much behind the end of the longest exchange, so that no hold is voided while
 /// money is being spent.
 pub const HOLD_MARGIN: Duration = Duration::from_secs(3600);

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use crate::bounds::{DRAIN_BODY, KEPT_BUFFER, LINGER_BYTES, LINGER_TIME, READ_ROOM};
+use crate::bounds::{BODY_BOUND, DRAIN_BODY, KEPT_BUFFER, LINGER_BYTES, LINGER_TIME, READ_ROOM};
 use crate::core::Core;
 use crate::http1::{
     BodyFraming, ChunkStep, ChunkedDecoder, HeadBounds, HeadError, HeadProgress, HeadSearch, RequestHead,
@@ -125,9 +125,15 @@ impl Client {
     }
 
     async fn read_sized(&mut self, length: usize, http: &HttpBounds) -> BodyRead {
+        let until = Instant::now() + BODY_BOUND;
         while self.input.len() < length {
-            let missing = length - self.input.len();
-            if !self.body_piece(missing.min(64 * READ_ROOM), http).await {
+            let (held, missing) = (self.input.len(), length - self.input.len());
+            let room = missing.min(64 * READ_ROOM);
+            if self.input.capacity() - held < room {
+                // As a vector grows, but never beyond the body.
+                self.input.reserve_exact(missing.min(held.max(room)));
+            }
+            if !self.body_piece(room, until, http).await {
                 return BodyRead::Gone;
             }
         }
@@ -138,6 +144,7 @@ impl Client {
     async fn read_chunked(&mut self, http: &HttpBounds) -> BodyRead {
         let mut decoder = ChunkedDecoder::default();
         let mut body = Vec::new();
+        let until = Instant::now() + BODY_BOUND;
         loop {
             let mut used = 0;
             loop {
@@ -159,15 +166,17 @@ impl Client {
                 }
             }
             self.input.clear();
-            if !self.body_piece(READ_ROOM, http).await {
+            if !self.body_piece(READ_ROOM, until, http).await {
                 return BodyRead::Gone;
             }
         }
     }
 
-    /// One more piece of a body; false when the client is gone or has stalled.
-    async fn body_piece(&mut self, room: usize, http: &HttpBounds) -> bool {
-        matches!(rt::within(http.between_bytes_timeout, self.read_more(room)).await, Ok(Ok(count)) if count > 0)
+    /// One more piece of a body; false when the client is gone or has stalled, or has sent a byte now and then for
+    /// [`BODY_BOUND`].
+    async fn body_piece(&mut self, room: usize, until: Instant, http: &HttpBounds) -> bool {
+        let patience = http.between_bytes_timeout.min(until.saturating_duration_since(Instant::now()));
+        matches!(rt::within(patience, self.read_more(room)).await, Ok(Ok(count)) if count > 0)
     }
 
     async fn read_more(&mut self, room: usize) -> std::io::Result<usize> {

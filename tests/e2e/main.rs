@@ -9,6 +9,7 @@ mod support;
 mod aborts;
 mod analytics;
 mod backends;
+mod bounds;
 mod counting;
 mod demo;
 mod exactness;

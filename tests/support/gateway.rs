@@ -146,8 +146,17 @@ impl Gateway {
 
     /// Memory of the process that is resident, in KiB.
     pub fn resident(&self) -> u64 {
+        self.memory("VmRSS:")
+    }
+
+    /// The most that ever was, in KiB.
+    pub fn resident_at_most(&self) -> u64 {
+        self.memory("VmHWM:")
+    }
+
+    fn memory(&self, figure: &str) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("a live process");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a line of it");
+        let line = status.lines().find_map(|line| line.strip_prefix(figure)).expect("a line of it");
         line.trim().trim_end_matches(" kB").parse().expect("a number")
     }
 
