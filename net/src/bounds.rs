@@ -135,9 +135,12 @@ pub const MAX_WITHHELD_EVENT_BYTES: usize = 64 * 1024;
 /// meant to wear the core out.
 pub const MAX_UNPACKED_BYTES: usize = 64 * 1024 * 1024;
 
-/// Of these, bytes that one read from the backend (16 KiB) may unpack to: a few milliseconds of the core. Text of models
-/// packs to a third or a tenth.
-pub const MAX_UNPACKED_AT_ONCE: usize = 1024 * 1024;
+/// Of these, bytes that a packed answer may unpack to at once, whatever it brings: a few milliseconds of the core.
+pub const UNPACKED_CREDIT: usize = 1024 * 1024;
+
+/// Bytes that each packed byte may unpack to, beyond that: text of models packs to a third or a tenth, and one read from a
+/// backend (16 KiB) brings the core a few milliseconds at the most.
+pub const MAX_RATIO: usize = 64;
 
 /// Packed bytes taken in one step. In gzip they unpack to a thousand times as much at the most.
 pub const UNPACK_STEP_BYTES: usize = 512;

@@ -13,7 +13,7 @@ use zstd::stream::raw::{DParameter, Decoder, Operation};
 
 use super::tap::Coding;
 use crate::bounds::{
-    MAX_UNPACKED_AT_ONCE, MAX_UNPACKED_BYTES, MAX_WINDOW_LOG, UNPACK_STEP_BYTES, UNPACKED_PIECE_BYTES,
+    MAX_RATIO, MAX_UNPACKED_BYTES, MAX_WINDOW_LOG, UNPACK_STEP_BYTES, UNPACKED_CREDIT, UNPACKED_PIECE_BYTES,
 };
 
 /// The unpacking of one body.
@@ -24,6 +24,8 @@ pub struct Unpacker {
     over: bool,
     /// Bytes that may still be looked at.
     left: usize,
+    /// Bytes that may be looked at now: packed ones bring [`MAX_RATIO`] each.
+    credit: usize,
     /// Packed bytes that were not unpacked.
     unread: u64,
 }
@@ -62,12 +64,20 @@ impl Unpacker {
                 Format::Zstd(decoder, piece())
             }
         };
-        Some(Unpacker { decoder: Some(format), over: false, left: MAX_UNPACKED_BYTES, unread: 0 })
+        Some(Unpacker {
+            decoder: Some(format),
+            over: false,
+            left: MAX_UNPACKED_BYTES,
+            credit: UNPACKED_CREDIT,
+            unread: 0,
+        })
     }
 
     /// Unpacks the next bytes and shows what they hold, piece by piece.
     pub fn feed(&mut self, chunk: &[u8], mut look: impl FnMut(&[u8])) {
-        let mut now = MAX_UNPACKED_AT_ONCE.min(self.left);
+        let brought = chunk.len().saturating_mul(MAX_RATIO);
+        self.credit = self.credit.saturating_add(brought).min(UNPACKED_CREDIT);
+        let mut now = self.credit.min(self.left);
         let mut steps = chunk.chunks(UNPACK_STEP_BYTES);
         while let Some(format) = &mut self.decoder {
             let Some(step) = steps.next() else { break };
@@ -79,6 +89,7 @@ impl Unpacker {
                 if now == 0 { Then::GiveUp } else { Then::More }
             });
             self.left -= before - now;
+            self.credit -= before - now;
             match then {
                 Then::More => {}
                 Then::Over => {
@@ -277,8 +288,11 @@ pub(crate) mod tests {
     fn a_bomb_is_given_up_at_the_bounds() {
         for coding in CODINGS {
             let packed = pack(coding, &vec![0; 2 * MAX_UNPACKED_BYTES]);
-            let slow = 1 + packed.len() / (MAX_UNPACKED_BYTES / (MAX_UNPACKED_AT_ONCE / 2));
-            for (chunk_bytes, most) in [(packed.len(), MAX_UNPACKED_AT_ONCE), (slow, MAX_UNPACKED_BYTES)] {
+            // However it is cut: what it brings with it is all that it may unpack to.
+            let brings = |bytes: usize| UNPACKED_CREDIT + bytes * MAX_RATIO;
+            for (chunk_bytes, most) in
+                [(packed.len(), UNPACKED_CREDIT), (1, brings(packed.len())), (100, brings(packed.len()))]
+            {
                 let (mut seen, mut largest) = (0, 0);
                 let mut unpacker = Unpacker::of(coding).unwrap();
                 for chunk in packed.chunks(chunk_bytes) {
@@ -287,10 +301,24 @@ pub(crate) mod tests {
                         largest = largest.max(piece.len());
                     });
                 }
+                let most = most.min(MAX_UNPACKED_BYTES);
                 assert!(unpacker.decoder.is_none() && seen <= most, "{coding:?}: {seen} bytes were read");
                 assert!(largest <= 1100 * UNPACK_STEP_BYTES, "{coding:?}: {largest} bytes at once");
             }
         }
+    }
+
+    #[test]
+    fn a_long_answer_is_read_to_the_bound_of_the_whole() {
+        let noise = noise(100_000);
+        let chunk = pack(Coding::Gzip, &[&noise[..], &[b' '; 400_000]].concat());
+        let mut unpacker = Unpacker::of(Coding::Gzip).unwrap();
+        let mut seen = 0;
+        for _ in 0..MAX_UNPACKED_BYTES / 500_000 + 1 {
+            unpacker.feed(&chunk, |piece| seen += piece.len());
+        }
+        assert_eq!(seen, MAX_UNPACKED_BYTES);
+        assert!(unpacker.decoder.is_none() && unpacker.unread() > 0);
     }
 
     #[test]
