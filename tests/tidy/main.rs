@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The workspace's crates by folder; the command's own is the top folder itself.
-const CRATES: [&str; 6] = ["", "engine", "net", "control", "loadtest", "bench"];
+const CRATES: [&str; 7] = ["", "engine", "net", "control", "loadtest", "bench", "fuzz"];
 
 /// Fails with every fault, when there is one.
 fn check(rule: &str, faults: Vec<String>) {
