@@ -143,6 +143,11 @@ impl Backend {
         self.shared.requests.lock().expect("a plain list").clone()
     }
 
+    /// Forgets the requests so far: a long run needs none of them.
+    pub fn forget_requests(&self) {
+        self.shared.requests.lock().expect("a plain list").clear();
+    }
+
     /// Connections that are open now.
     pub fn connections(&self) -> usize {
         self.shared.open.load(Ordering::SeqCst)
