@@ -9,6 +9,7 @@ mod support;
 mod curl;
 mod description;
 mod sdk;
+mod wrk;
 
 use std::sync::Arc;
 

@@ -5,11 +5,14 @@
 //! differ the row says why. [docs/http.md](../../docs/http.md) is that table: the test compares it with what it sees, line
 //! by line (`TOKENTRIAGE_WRITE_DOCS=1` writes it anew). Where both let a request pass, the backends must have seen the same.
 //!
+//! [`front`] has nginx as a client of the gateway.
+//!
 //! Without nginx, or with another version than the document's, its column is not compared.
 
 #[path = "../support/mod.rs"]
 mod support;
 
+mod front;
 mod nginx;
 mod rows;
 
@@ -88,7 +91,7 @@ fn ambiguous_framing_is_read_in_one_way_or_not_at_all() {
     let backend = Backend::start(answers(1, 1));
     let gateway = gateway(&backend);
     let other = Backend::start(answers(1, 1));
-    let nginx = nginx::start(other.port);
+    let nginx = nginx::start(other.port, nginx::KEEP_ALIVE);
     let path = repository().join("docs/http.md");
     let document = std::fs::read_to_string(&path).expect("docs/http.md");
     let (before, rest) = document.split_once(BEGIN).expect("the table's begin");

@@ -1,4 +1,4 @@
-//! nginx as a reverse proxy, with buffering on as it is out of the box.
+//! nginx as a reverse proxy, beside the gateway or in front of it.
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -6,6 +6,9 @@ use std::process::{Child, Command, Stdio};
 use super::support::client::Connection;
 use super::support::gateway::free_port;
 use super::support::until;
+
+/// One connection for many requests, as nginx does not by itself.
+pub const KEEP_ALIVE: &str = "proxy_http_version 1.1; proxy_set_header Connection \"\";";
 
 /// A running nginx, ended when dropped.
 pub struct Nginx {
@@ -31,8 +34,8 @@ fn binary() -> Option<PathBuf> {
     folders.map(|folder| folder.join("nginx")).find(|path| path.is_file())
 }
 
-/// In front of the backend on that port; `None` where nginx is not installed.
-pub fn start(backend: u16) -> Option<Nginx> {
+/// In front of whoever listens on `behind`, with these directives for its requests; `None` where nginx is not installed.
+pub fn start(behind: u16, directives: &str) -> Option<Nginx> {
     let binary = binary()?;
     let said = Command::new(&binary).arg("-v").output().expect("nginx says its version");
     let said = String::from_utf8_lossy(&said.stderr).into_owned();
@@ -48,10 +51,10 @@ http {{
     client_body_temp_path {at}/body; proxy_temp_path {at}/proxy; fastcgi_temp_path {at}/fastcgi;
     uwsgi_temp_path {at}/uwsgi; scgi_temp_path {at}/scgi;
     large_client_header_buffers 4 8k; client_max_body_size 64k;
-    upstream backend {{ server 127.0.0.1:{backend}; keepalive 8; }}
+    upstream backend {{ server 127.0.0.1:{behind}; keepalive 8; }}
     server {{
         listen 127.0.0.1:{port};
-        location / {{ proxy_pass http://backend; proxy_http_version 1.1; proxy_set_header Connection \"\"; }}
+        location / {{ proxy_pass http://backend; {directives} }}
     }}
 }}
 "
