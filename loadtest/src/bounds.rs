@@ -55,3 +55,9 @@ pub const SMALL_RING_ENTRIES: u32 = 256;
 
 /// How long bytes of a refused request are read and thrown away, so that its client can read the refusal.
 pub const REFUSAL_LINGER: Duration = Duration::from_millis(300);
+
+/// Seconds of a run that are told apart: two hours.
+pub const SECONDS_KEPT: usize = 7_200;
+
+/// The longest latency that is told apart, in nanoseconds: an hour.
+pub const LONGEST_LATENCY: u64 = 3_600_000_000_000;

@@ -4,11 +4,14 @@
 //! tests and the demonstration. `run` sends load to a URL and reports latencies that hide nothing. Neither knows the gateway:
 //! they see only HTTP, so that peers are measured with the same instruments.
 //!
+//! `results` shows what runs came to: side by side, and as a page with plots.
+//!
 //! Rooms: `rt` is the runtime (the only place that names monoio), `http` the protocol without sockets, `bounds` every limit.
 
 pub mod backend;
 mod bounds;
 pub mod duration;
 mod http;
+pub mod results;
 mod rt;
 pub mod run;

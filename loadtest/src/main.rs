@@ -10,6 +10,7 @@ use clap::{Args, Parser, Subcommand};
 
 use loadtest::backend::{Backend, BackendOptions, Failure, Failures, FixedAnswer, Latency, Mode, Pace};
 use loadtest::duration;
+use loadtest::results::{self, Outcome};
 use loadtest::run::{self, Pattern, Progress, RunOptions, Target};
 
 /// A load generator and a model backend that drive any URL.
@@ -26,6 +27,8 @@ enum Verb {
     Run(RunArgs),
     /// Serves as a model backend with the OpenAI API until it is ended.
     Backend(BackendArgs),
+    /// Shows two runs side by side, from what `run --json` printed: the second as a multiple of the first.
+    Compare(CompareArgs),
 }
 
 #[derive(Args)]
@@ -77,6 +80,23 @@ struct RunArgs {
     /// Print the result as JSON.
     #[arg(long)]
     json: bool,
+    /// Also write the result as a page with plots.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+#[derive(Args)]
+struct CompareArgs {
+    /// The report to compare with.
+    first: PathBuf,
+    /// The report to compare.
+    second: PathBuf,
+    /// Print the result as JSON.
+    #[arg(long)]
+    json: bool,
+    /// Also write both as one page with plots.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
 }
 
 #[derive(Args)]
@@ -177,6 +197,7 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().verb {
         Verb::Run(args) => run(args),
         Verb::Backend(args) => backend(args),
+        Verb::Compare(args) => compare(&args),
     };
     outcome.unwrap_or_else(|message| {
         eprintln!("loadtest: {message}");
@@ -227,7 +248,7 @@ fn run_options(args: RunArgs) -> Result<RunOptions, String> {
 }
 
 fn run(args: RunArgs) -> Result<ExitCode, String> {
-    let json = args.json;
+    let (json, html) = (args.json, args.html.clone());
     let options = run_options(args)?;
     let show = std::io::stderr().is_terminal();
     let mut last = Progress::default();
@@ -249,11 +270,32 @@ fn run(args: RunArgs) -> Result<ExitCode, String> {
     if show {
         eprint!("\r\x1b[K");
     }
-    let text = if json { format!("{}\n", report.json()) } else { report.table() };
-    std::io::stdout()
-        .write_all(text.as_bytes())
-        .map_err(|error| format!("the result cannot be written: {error}"))?;
+    print(&if json { format!("{}\n", report.json()) } else { report.table() })?;
+    if let Some(path) = html {
+        write_page(&path, &[Outcome { name: options.target.url.clone(), report: report.json() }])?;
+    }
     Ok(ExitCode::from(u8::from(report.tally.answers() == 0)))
+}
+
+fn print(text: &str) -> Result<(), String> {
+    let written = std::io::stdout().write_all(text.as_bytes());
+    written.map_err(|error| format!("the result cannot be written: {error}"))
+}
+
+fn write_page(path: &PathBuf, outcomes: &[Outcome]) -> Result<(), String> {
+    std::fs::write(path, results::page(outcomes)).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+fn compare(args: &CompareArgs) -> Result<ExitCode, String> {
+    let (first, second) = (Outcome::read(&args.first)?, Outcome::read(&args.second)?);
+    match args.json {
+        true => print(&format!("{}\n", results::ratios_json(&first, &second)))?,
+        false => print(&results::ratios(&first, &second))?,
+    }
+    if let Some(path) = &args.html {
+        write_page(path, &[first, second])?;
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn backend(args: BackendArgs) -> Result<ExitCode, String> {

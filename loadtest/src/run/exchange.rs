@@ -79,11 +79,13 @@ pub struct Answered {
     pub at: Instant,
 }
 
-/// One request and its answer. `intended` is when latencies count from; `measured` says whether they are recorded.
+/// One request and its answer. `intended` is when latencies count from, `at` that moment after the end of the warm-up;
+/// `measured` says whether they are recorded.
 pub struct Exchange<'a> {
     pub request: &'a Rc<Vec<u8>>,
     pub is_head: bool,
     pub intended: Instant,
+    pub at: Duration,
     pub measured: bool,
 }
 
@@ -162,7 +164,7 @@ impl Exchange<'_> {
             .map_or((0, false, false), |head| (head.status, head.keep_alive, head.is_event_stream));
         if self.measured {
             with_tally(&mut |tally| {
-                tally.answered(status, at.saturating_duration_since(self.intended));
+                tally.answered(status, self.at, at.saturating_duration_since(self.intended));
                 tally.streams += u64::from(is_stream);
                 tally.events += stream.events;
             });

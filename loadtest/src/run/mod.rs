@@ -11,8 +11,10 @@
 //! retrying on a connection that died (the server may have acted on the request: a lost request is a failure, and is shown).
 
 mod exchange;
+mod machine;
 pub mod report;
 pub mod schedule;
+pub mod seconds;
 pub mod tally;
 pub mod url;
 mod worker;

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
+use super::machine;
+use super::seconds::Second;
 use super::tally::{Failed, Latencies, Tally};
 use super::{Pattern, RunOptions};
 use crate::duration::show;
@@ -126,6 +128,15 @@ impl Report {
         out
     }
 
+    /// Second by second: answers, and what their latencies did not pass, in microseconds.
+    fn seconds(&self) -> Vec<Value> {
+        let row = |second: &Second| {
+            let of = |percent| micros(second.percentile(percent));
+            json!({ "answers": second.answers(), "p50": of(50.0), "p99": of(99.0), "max": of(100.0) })
+        };
+        self.tally.seconds.iter().map(row).collect()
+    }
+
     /// The same as JSON. Latencies are in microseconds.
     pub fn json(&self) -> Value {
         let (options, tally) = (&self.options, &self.tally);
@@ -155,10 +166,28 @@ impl Report {
             "latency_us": summary(&tally.latency()), "latency_by_status_us": by_status,
             "first_byte_us": summary(&tally.first_byte), "first_event_us": summary(&tally.first_event),
             "event_gap_us": summary(&tally.event_gap), "send_delay_us": summary(&tally.send_delay),
+            "latency_curve_us": curve(&tally.latency()), "seconds": self.seconds(), "machine": machine::about(),
             "generator_busy": rounded(self.generator_busy()), "generator_cpu_s": self.generator_cpu.as_secs_f64(),
             "warnings": self.warnings(),
         })
     }
+}
+
+/// Points of the distribution, as percent and microseconds: nines in steps of a tenth, as far as there are answers for them.
+fn curve(latencies: &Latencies) -> Vec<[f64; 2]> {
+    let mut points = Vec::new();
+    for step in 0.. {
+        let rest = 10f64.powf(-f64::from(step) / 10.0);
+        if rest * latencies.count() as f64 <= 1.0 {
+            break;
+        }
+        let percent = 100.0 * (1.0 - rest);
+        points.push([(percent * 1e6).round() / 1e6, micros(latencies.percentile(percent))]);
+    }
+    if latencies.count() > 0 {
+        points.push([100.0, micros(latencies.max())]);
+    }
+    points
 }
 
 fn rounded(value: f64) -> f64 {

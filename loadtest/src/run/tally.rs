@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
+use super::seconds::Seconds;
+use crate::bounds::LONGEST_LATENCY as HOUR;
+
 /// Latencies in nanoseconds, three digits exact, up to an hour (beyond it they count as an hour).
 #[derive(Clone, Debug)]
 pub struct Latencies(Histogram<u64>);
-
-const HOUR: u64 = 3_600_000_000_000;
 
 impl Default for Latencies {
     fn default() -> Self {
@@ -85,6 +86,8 @@ impl Failed {
 pub struct Tally {
     /// Latency to the last byte, by status.
     pub statuses: Vec<(u16, Latencies)>,
+    /// The same, by the second in which the request was due.
+    pub seconds: Seconds,
     /// Latency to the first byte of the answer.
     pub first_byte: Latencies,
     /// Latency to the first event of an event stream.
@@ -109,9 +112,10 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Adds an answer.
-    pub fn answered(&mut self, status: u16, latency: Duration) {
+    /// Adds an answer to a request that was due `at` after the end of the warm-up.
+    pub fn answered(&mut self, status: u16, at: Duration, latency: Duration) {
         self.of_status(status).record(latency);
+        self.seconds.record(at, latency);
     }
 
     fn of_status(&mut self, status: u16) -> &mut Latencies {
@@ -160,6 +164,7 @@ impl Tally {
             self.of_status(*status).merge(latencies);
         }
         self.statuses.sort_by_key(|(status, _)| *status);
+        self.seconds.merge(&other.seconds);
         self.first_byte.merge(&other.first_byte);
         self.first_event.merge(&other.first_event);
         self.event_gap.merge(&other.event_gap);
@@ -179,6 +184,7 @@ impl Tally {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::run::seconds::Second;
 
     #[test]
     fn merged_threads_are_as_one_that_saw_everything() {
@@ -187,7 +193,7 @@ mod tests {
             let status = [200, 200, 429][number as usize % 3];
             let latency = Duration::from_micros(10 + number * 7 % 5000);
             for tally in [&mut one, &mut threads[number as usize % 2 + (number / 2) as usize % 2]] {
-                tally.answered(status, latency);
+                tally.answered(status, Duration::from_secs(number / 1000), latency);
                 tally.event_gap.record(latency / 2);
                 tally.bytes += number;
                 if number % 10 == 0 {
@@ -209,6 +215,8 @@ mod tests {
         };
         assert_eq!(counts(&merged), [(200, 2000), (429, 1000)]);
         assert_eq!(merged.latency().max(), one.latency().max());
+        let seconds = |tally: &Tally| -> Vec<u64> { tally.seconds.iter().map(Second::answers).collect() };
+        assert_eq!((seconds(&merged), seconds(&one)), (vec![1000; 3], vec![1000; 3]));
     }
 
     #[test]

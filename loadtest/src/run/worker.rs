@@ -268,6 +268,7 @@ impl Worker {
             request: &self.requests[turn % self.requests.len()],
             is_head: self.plan.is_head,
             intended: ticket.intended,
+            at: ticket.intended.saturating_duration_since(self.measure_from),
             measured: ticket.measured,
         };
         let with_tally = |work: &mut dyn FnMut(&mut Tally)| work(&mut self.tally.borrow_mut());

@@ -1,0 +1,97 @@
+//! Two runs side by side, figure by figure: what they are, and the second as a multiple of the first.
+
+use std::fmt::Write;
+
+use serde_json::{Map, Value, json};
+
+use super::Outcome;
+
+/// Figures that are compared: what they are called, and where they are in a report.
+const FIGURES: [(&str, &[&str]); 12] = [
+    ("answers/s", &["answers_per_s"]),
+    ("failures", &["all_failures"]),
+    ("not sent", &["not_sent"]),
+    ("p50, us", &["latency_us", "p50"]),
+    ("p90, us", &["latency_us", "p90"]),
+    ("p99, us", &["latency_us", "p99"]),
+    ("p99.9, us", &["latency_us", "p99.9"]),
+    ("max, us", &["latency_us", "max"]),
+    ("first byte p99, us", &["first_byte_us", "p99"]),
+    ("first event p99, us", &["first_event_us", "p99"]),
+    ("event gap p99, us", &["event_gap_us", "p99"]),
+    ("generator busy", &["generator_busy"]),
+];
+
+struct Row {
+    name: &'static str,
+    first: f64,
+    second: f64,
+}
+
+impl Row {
+    /// `None` where the first is zero.
+    fn ratio(&self) -> Option<f64> {
+        (self.first != 0.0).then(|| self.second / self.first)
+    }
+}
+
+/// Those that both have.
+fn rows(first: &Outcome, second: &Outcome) -> Vec<Row> {
+    let both = FIGURES.iter().filter_map(|(name, path)| {
+        Some(Row { name, first: first.figure(path)?, second: second.figure(path)? })
+    });
+    both.collect()
+}
+
+/// As a table; figures that only one of the two has are left out.
+pub fn ratios(first: &Outcome, second: &Outcome) -> String {
+    let width = first.name.len().max(second.name.len()).max(12);
+    let mut out = String::new();
+    // Writing into a string cannot fail.
+    let _ = writeln!(out, "{:<20}  {:>width$}  {:>width$}  {:>7}", "", first.name, second.name, "ratio");
+    for row in rows(first, second) {
+        let ratio = row.ratio().map_or("-".to_owned(), |ratio| format!("{ratio:.2}"));
+        let _ = writeln!(out, "{:<20}  {:>width$}  {:>width$}  {ratio:>7}", row.name, row.first, row.second);
+    }
+    out
+}
+
+/// The same as JSON.
+pub fn ratios_json(first: &Outcome, second: &Outcome) -> Value {
+    let figures = rows(first, second).into_iter().map(|row| {
+        let figure = json!({ "first": row.first, "second": row.second, "ratio": row.ratio() });
+        (row.name.to_owned(), figure)
+    });
+    json!({ "first": first.name, "second": second.name, "figures": figures.collect::<Map<_, _>>() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outcome(name: &str, report: Value) -> Outcome {
+        Outcome { name: name.into(), report }
+    }
+
+    #[test]
+    fn what_both_have_is_compared() {
+        let one = json!({ "answers_per_s": 1000.0, "all_failures": 0, "latency_us": { "p50": 100.0, "p99": 400.0 } });
+        let two = json!({ "answers_per_s": 1500.0, "all_failures": 3, "latency_us": { "p50": 90.0 } });
+        let (one, two) = (outcome("nginx", one), outcome("ours", two));
+        let text = ratios(&one, &two);
+        let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(
+            lines,
+            [
+                vec!["nginx", "ours", "ratio"],
+                vec!["answers/s", "1000", "1500", "1.50"],
+                vec!["failures", "0", "3", "-"],
+                vec!["p50,", "us", "100", "90", "0.90"],
+            ]
+        );
+        let json = ratios_json(&one, &two);
+        assert_eq!(json["figures"]["p50, us"]["ratio"], 0.9);
+        assert_eq!(json["figures"]["failures"]["ratio"], Value::Null);
+        assert!(json["figures"].get("p99, us").is_none());
+    }
+}
