@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use control::config::{BaseUrl, Config, Http, Provider, Workers};
 use control::start::StartError;
 use engine::{ProviderId, Ruleset};
-use net::{Backend, HttpBounds, Secret, Settings, Snapshot, Target};
+use net::{Backend, ClientTls, HttpBounds, Secret, Settings, Snapshot, Target};
 
 /// What is fixed for the life of the process.
 pub fn settings(config: &Config) -> Settings {
@@ -26,8 +26,9 @@ pub struct Wiring {
     targets: Arc<Mutex<HashMap<TargetKey, Arc<Target>>>>,
 }
 
-/// Provider, address, `Host` header, prefix: what makes a target the same one in another config.
-type TargetKey = (ProviderId, SocketAddr, String, String);
+/// Provider, address, `Host` header, prefix, and whose certificates are believed: what makes a target the same one in
+/// another config.
+type TargetKey = (ProviderId, SocketAddr, String, String, Option<[u8; 32]>);
 
 impl Wiring {
     /// What requests are judged and forwarded by, but for the ruleset. Host names are resolved here, off the cores.
@@ -46,7 +47,8 @@ impl Wiring {
             for url in &provider.base_urls {
                 let key = target_key(provider, url)?;
                 let (address, host, prefix) = (key.1, key.2.clone(), key.3.clone());
-                let fresh = || Arc::new(Target::new(address, host, prefix));
+                let tls = client_tls(provider, url)?;
+                let fresh = || Arc::new(Target::new(address, host, prefix, tls));
                 let target = targets.get(&key).cloned().unwrap_or_else(fresh);
                 own.push(Arc::clone(&target));
                 next.insert(key, target);
@@ -72,7 +74,16 @@ impl Wiring {
 fn target_key(provider: &Provider, url: &BaseUrl) -> Result<TargetKey, StartError> {
     let address =
         url.resolve().map_err(|error| StartError::new(format!("provider `{}`: {error}", provider.id)))?;
-    Ok((provider.id.clone(), address, url.host_header.clone(), url.prefix.clone()))
+    let roots = provider.tls.as_ref().filter(|_| url.secure).map(|tls| tls.roots);
+    Ok((provider.id.clone(), address, url.host_header.clone(), url.prefix.clone(), roots))
+}
+
+fn client_tls(provider: &Provider, url: &BaseUrl) -> Result<Option<ClientTls>, StartError> {
+    let Some(tls) = provider.tls.as_ref().filter(|_| url.secure) else { return Ok(None) };
+    let name = url.server_name().ok_or_else(|| {
+        StartError::new(format!("provider `{}`: no certificate can be for its host", provider.id))
+    })?;
+    Ok(Some(ClientTls { config: tls.config.clone(), name }))
 }
 
 fn http_bounds(http: &Http) -> HttpBounds {

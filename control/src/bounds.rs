@@ -10,6 +10,9 @@ pub const CONFIG_BYTES: u64 = 32 << 20;
 /// Bytes of a price map. The public map with 4,900 models has 1.7 MB; the same bound as a config file.
 pub const PRICE_FILE_BYTES: u64 = CONFIG_BYTES;
 
+/// Bytes of a file with certificates or a key. A bundle of all public roots has 220 KB.
+pub const PEM_BYTES: u64 = 4 << 20;
+
 /// Nesting of the YAML tree. The deepest legal place, `governance.limits[].override.max_amount`, has depth 5;
 /// the rest is room for the error to name a path. The tree is walked by recursion, so this bounds the stack.
 pub const YAML_DEPTH: usize = 32;

@@ -101,7 +101,7 @@ pub fn prepare(config_path: &Path) -> Result<Prepared, StartError> {
     let loaded =
         Config::parse(&text, config_path, Credentials::Needed, &process_environment).map_err(wrong)?;
     let config = Arc::new(loaded.config);
-    let fingerprint = Fingerprint::of(&text, config.price_file.as_deref());
+    let fingerprint = Fingerprint::of(&text, &config.files());
     let mut warnings: Vec<_> = loaded.warnings.iter().map(|warning| located(config_path, warning)).collect();
     let store = Store::open(&config.data_dir)?;
     let lock = DataDirLock::take(&config.data_dir)?;

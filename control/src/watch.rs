@@ -1,4 +1,4 @@
-//! The watch on the config file and on the price map that it names.
+//! The watch on the config file and on the files that it names.
 //!
 //! What matters is every entry on the way from the path to the file: the file's own name, and each symbolic link that
 //! is followed. A ConfigMap changes by renaming a link two steps up (`..data`), an editor by renaming a new file over the
@@ -36,7 +36,7 @@ pub async fn run(management: Arc<Management>) {
     loop {
         let config = management.config();
         let files: Vec<PathBuf> =
-            [Some(config.path.clone()), config.price_file.clone()].into_iter().flatten().collect();
+            std::iter::once(config.path.as_path()).chain(config.files()).map(Path::to_owned).collect();
         eyes.look_at(&files);
         if timeout(POLL, changed.notified()).await.is_ok() {
             let since = Instant::now();

@@ -20,6 +20,15 @@ pub const ACCEPT_BACK_OFF: u64 = 20;
 /// A wait on the backend shorter than this does not look after the client: watching costs 3 to 7 microseconds,
 /// and no generation worth stopping ends sooner.
 pub const CLIENT_WATCH_DELAY: Duration = Duration::from_millis(15);
+/// Room for one read of a TLS connection: a record of the largest kind is 16 KiB of plaintext and at most 261 bytes more
+/// (RFC 8446 §5.2).
+pub const TLS_READ: usize = 17 * 1024;
+/// Room for one read of a body over TLS: several records a call.
+pub const TLS_READ_MOST: usize = 64 * 1024;
+/// Bytes that a TLS session encrypts at most before they are written.
+pub const TLS_BUFFER: usize = 64 * 1024;
+/// Reads without waiting, at most, when it is looked what has come on a TLS connection.
+pub const TLS_LOOKS: usize = 4;
 /// How often a client that has sent bytes ahead is looked at for a close behind them.
 pub const CLIENT_WATCH_TICK: Duration = Duration::from_millis(50);
 

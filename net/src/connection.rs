@@ -19,6 +19,8 @@ pub enum Next {
     Keep,
     /// It is closed.
     Close,
+    /// It is closed without announcing the end, since the answer broke off: over TLS the client can tell.
+    BreakOff,
     /// It is closed once the client has had the chance to read the answer: part of its request is still unread.
     Linger,
 }
@@ -231,7 +233,7 @@ impl Client {
     /// Closes the connection so that the client can read what was written: sends the end, then reads and drops
     /// what is still coming, within bounds.
     pub async fn linger(&mut self) {
-        self.stream.finish().await;
+        let _ = rt::within(LINGER_TIME, self.stream.finish()).await;
         let until = Instant::now() + LINGER_TIME;
         let mut dropped = self.input.len() as u64;
         while dropped < LINGER_BYTES {

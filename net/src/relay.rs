@@ -120,7 +120,7 @@ impl Relay<'_> {
                 }
             }
             let watch = Watch { bound: self.http.between_bytes_timeout.max(Duration::from_millis(1)) };
-            match watched(self.upstream.read(READ_ROOM), &self.client.stream, watch).await {
+            match watched(self.upstream.read(READ_ROOM), &mut self.client.stream, watch).await {
                 Waited::Ready(Ok(count)) if count > 0 => {}
                 Waited::Ready(Ok(_)) if matches!(body, ResponseBody::UntilClose) => {
                     return self.complete(body).await;

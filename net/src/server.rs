@@ -7,7 +7,7 @@ use std::rc::Rc;
 use crate::connection::{Client, HeadRead, Next};
 use crate::core::{Core, Occupancy};
 use crate::exchange::{self, Denied};
-use crate::rt::Stream;
+use crate::rt::{self, Stream};
 
 /// Serves a connection to its end. `occupancy` counts it on its core.
 pub async fn serve(core: Rc<Core>, occupancy: Occupancy, stream: Stream) {
@@ -28,7 +28,11 @@ pub async fn serve(core: Rc<Core>, occupancy: Occupancy, stream: Stream) {
         core.collect();
         match next {
             Next::Keep => {}
-            Next::Close => break,
+            Next::BreakOff => break,
+            Next::Close => {
+                let _ = rt::within(http.between_bytes_timeout, client.stream.announce_end()).await;
+                break;
+            }
             Next::Linger => {
                 client.linger().await;
                 break;

@@ -11,6 +11,8 @@ use engine::Monotonic;
 use engine::PriceBook;
 use engine::Ruleset;
 use engine::{Api, ProviderId, Routes};
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
 
 use crate::bounds::SET_ASIDE;
 
@@ -93,11 +95,27 @@ impl std::fmt::Debug for Secret {
     }
 }
 
+/// How a backend is spoken to over TLS.
+#[derive(Debug, Clone)]
+pub struct ClientTls {
+    /// Whose certificates are believed; it also keeps what is needed to resume sessions.
+    pub config: Arc<ClientConfig>,
+    /// Whom the backend's certificate must be for: the base URL's host.
+    pub name: ServerName<'static>,
+}
+
+/// The number of the next target.
+static TARGETS: AtomicU64 = AtomicU64::new(0);
+
 /// One base URL, with what all cores know of its state.
 #[derive(Debug)]
 pub struct Target {
+    /// No other target of this process has it.
+    pub number: u64,
     /// Where to connect.
     pub address: SocketAddr,
+    /// Absent when the base URL is a plain one.
+    pub tls: Option<ClientTls>,
     /// The `Host` header.
     pub host: String,
     /// The base URL's path, without a closing slash.
@@ -109,8 +127,16 @@ pub struct Target {
 
 impl Target {
     /// A target believed to be well.
-    pub fn new(address: SocketAddr, host: String, prefix: String) -> Target {
-        Target { address, host, prefix, busy: CachePadded::default(), aside_until: AtomicU64::new(0) }
+    pub fn new(address: SocketAddr, host: String, prefix: String, tls: Option<ClientTls>) -> Target {
+        Target {
+            number: TARGETS.fetch_add(1, Ordering::Relaxed),
+            address,
+            tls,
+            host,
+            prefix,
+            busy: CachePadded::default(),
+            aside_until: AtomicU64::new(0),
+        }
     }
 
     /// Exchanges under way on it, on all cores.

@@ -20,3 +20,4 @@ mod kit;
 mod lifecycle;
 mod requests;
 mod storm;
+mod tls_backends;

@@ -8,15 +8,20 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use rustls::{HandshakeKind, ServerConfig};
+
 use super::client::find;
+use super::wire::Wire;
 
 /// What becomes of the connection after a script.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Then {
     /// The next request is awaited.
     Keep,
-    /// The connection is closed.
+    /// The connection is closed; over TLS its end is announced first.
     Close,
+    /// The connection is closed; over TLS that looks like somebody on the way having cut it.
+    Cut,
     /// The connection is reset.
     Reset,
 }
@@ -46,7 +51,8 @@ impl Request {
 pub struct Exchange {
     /// The request to answer.
     pub request: Request,
-    stream: TcpStream,
+    /// Where it came from.
+    pub stream: Wire,
     ending: Arc<AtomicBool>,
 }
 
@@ -76,7 +82,7 @@ impl Exchange {
     /// Waits until the gateway closes or resets the connection; false when it has not in time.
     pub fn wait_for_close(&mut self, bound: Duration) -> bool {
         let end = Instant::now() + bound;
-        let _ = self.stream.set_read_timeout(Some(Duration::from_millis(20)));
+        let _ = self.stream.socket().set_read_timeout(Some(Duration::from_millis(20)));
         let mut block = [0; 4096];
         while Instant::now() < end && !self.ending.load(Ordering::Relaxed) {
             match self.stream.read(&mut block) {
@@ -100,6 +106,8 @@ pub struct Backend {
 struct Shared {
     script: Mutex<Script>,
     requests: Mutex<Vec<Request>>,
+    handshakes: Mutex<Vec<HandshakeKind>>,
+    tls: Mutex<Option<Arc<ServerConfig>>>,
     open: AtomicUsize,
     ending: Arc<AtomicBool>,
 }
@@ -107,11 +115,22 @@ struct Shared {
 impl Backend {
     /// Listens on a free port and answers every request with `script`.
     pub fn start(script: Script) -> Backend {
+        Backend::start_with(script, None)
+    }
+
+    /// The same over TLS.
+    pub fn start_tls(script: Script, tls: Arc<ServerConfig>) -> Backend {
+        Backend::start_with(script, Some(tls))
+    }
+
+    fn start_with(script: Script, tls: Option<Arc<ServerConfig>>) -> Backend {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
         let port = listener.local_addr().expect("a bound socket").port();
         let shared = Arc::new(Shared {
             script: Mutex::new(script),
             requests: Mutex::new(Vec::new()),
+            handshakes: Mutex::new(Vec::new()),
+            tls: Mutex::new(tls),
             open: AtomicUsize::new(0),
             ending: Arc::new(AtomicBool::new(false)),
         });
@@ -131,6 +150,16 @@ impl Backend {
     /// Replaces the script for the requests to come.
     pub fn answer_with(&self, script: Script) {
         *self.shared.script.lock().expect("no script panics under the lock") = script;
+    }
+
+    /// Replaces what TLS connections to come are made with.
+    pub fn secure_with(&self, tls: Arc<ServerConfig>) {
+        *self.shared.tls.lock().expect("a plain value") = Some(tls);
+    }
+
+    /// The TLS handshakes that were made, in order.
+    pub fn handshakes(&self) -> Vec<HandshakeKind> {
+        self.shared.handshakes.lock().expect("a plain list").clone()
     }
 
     /// How many whole requests have come.
@@ -161,27 +190,40 @@ impl Drop for Backend {
     }
 }
 
-fn serve(mut stream: TcpStream, shared: &Shared) {
+fn serve(stream: TcpStream, shared: &Shared) {
     let _ = stream.set_nodelay(true);
     shared.open.fetch_add(1, Ordering::SeqCst);
-    let mut ahead = Vec::new();
-    while let Some(request) = read_request(&mut stream, &mut ahead, shared) {
-        shared.requests.lock().expect("a plain list").push(request.clone());
-        let script = shared.script.lock().expect("no script panics under the lock").clone();
-        let Ok(own) = stream.try_clone() else { break };
-        let ending = shared.ending.clone();
-        let then = script(&mut Exchange { request, stream: own, ending });
-        if then == Then::Reset {
-            let _ = socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO));
-        }
-        if then != Then::Keep {
-            break;
-        }
+    let tls = shared.tls.lock().expect("a plain value").clone();
+    let stream = match tls {
+        None => Wire::plain(stream),
+        Some(tls) => Wire::server(stream, tls),
+    };
+    if stream.shake_hands().is_ok() {
+        shared.handshakes.lock().expect("a plain list").extend(stream.handshake());
+        converse(stream, shared);
     }
     shared.open.fetch_sub(1, Ordering::SeqCst);
 }
 
-fn read_request(stream: &mut TcpStream, ahead: &mut Vec<u8>, shared: &Shared) -> Option<Request> {
+fn converse(mut stream: Wire, shared: &Shared) {
+    let mut ahead = Vec::new();
+    while let Some(request) = read_request(&mut stream, &mut ahead, shared) {
+        shared.requests.lock().expect("a plain list").push(request.clone());
+        let script = shared.script.lock().expect("no script panics under the lock").clone();
+        let (own, ending) = (stream.clone(), shared.ending.clone());
+        match script(&mut Exchange { request, stream: own, ending }) {
+            Then::Keep => {}
+            Then::Close => return stream.notify_close(),
+            Then::Cut => return,
+            Then::Reset => {
+                let _ = socket2::SockRef::from(stream.socket()).set_linger(Some(Duration::ZERO));
+                return;
+            }
+        }
+    }
+}
+
+fn read_request(stream: &mut Wire, ahead: &mut Vec<u8>, shared: &Shared) -> Option<Request> {
     let end = loop {
         if let Some(at) = find(ahead, b"\r\n\r\n") {
             break at;
@@ -200,8 +242,8 @@ fn read_request(stream: &mut TcpStream, ahead: &mut Vec<u8>, shared: &Shared) ->
     Some(request)
 }
 
-fn fill(stream: &mut TcpStream, ahead: &mut Vec<u8>, shared: &Shared) -> Option<()> {
-    let _ = stream.set_read_timeout(Some(Duration::from_millis(100)));
+fn fill(stream: &mut Wire, ahead: &mut Vec<u8>, shared: &Shared) -> Option<()> {
+    let _ = stream.socket().set_read_timeout(Some(Duration::from_millis(100)));
     let mut block = [0; 16 << 10];
     loop {
         match stream.read(&mut block) {

@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use super::wire::Wire;
+
 /// No single read waits longer than this.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -55,7 +57,7 @@ impl Response {
 
 /// One connection to the gateway.
 pub struct Connection {
-    stream: TcpStream,
+    stream: Wire,
     ahead: Vec<u8>,
 }
 
@@ -71,7 +73,17 @@ impl Connection {
         stream.set_read_timeout(Some(PATIENCE)).expect("a socket option");
         stream.set_write_timeout(Some(PATIENCE)).expect("a socket option");
         stream.set_nodelay(true).expect("a socket option");
-        Ok(Connection { stream, ahead: Vec::new() })
+        Ok(Connection::over(Wire::plain(stream)))
+    }
+
+    /// Over a connection that is there.
+    pub fn over(stream: Wire) -> Connection {
+        Connection { stream, ahead: Vec::new() }
+    }
+
+    /// What it is over.
+    pub fn wire(&self) -> &Wire {
+        &self.stream
     }
 
     /// From now on silence is called so after this time.
@@ -189,13 +201,13 @@ impl Connection {
 
     /// Ends the connection with a reset instead of a close.
     pub fn reset(self) {
-        let socket = socket2::SockRef::from(&self.stream);
+        let socket = socket2::SockRef::from(self.stream.socket());
         socket.set_linger(Some(Duration::ZERO)).expect("a socket option");
     }
 
     /// Says that nothing more will be sent, and keeps reading.
     pub fn half_close(&self) {
-        let _ = self.stream.shutdown(std::net::Shutdown::Write);
+        let _ = self.stream.socket().shutdown(std::net::Shutdown::Write);
     }
 
     fn read_chunks(&mut self) -> (Vec<u8>, bool) {

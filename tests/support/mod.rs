@@ -9,6 +9,7 @@ pub mod client;
 pub mod gateway;
 pub mod python;
 pub mod rig;
+pub mod wire;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

@@ -47,7 +47,11 @@ impl Rig {
 
     /// These limits, and a last change to the config.
     pub fn with(script: Script, limits: Value, change: impl FnOnce(&mut Value)) -> Rig {
-        let backend = Backend::start(script);
+        Rig::before(Backend::start(script), limits, change)
+    }
+
+    /// The same in front of a backend that runs.
+    pub fn before(backend: Backend, limits: Value, change: impl FnOnce(&mut Value)) -> Rig {
         let mut document = config(backend.port, limits);
         change(&mut document);
         let gateway = Gateway::start(&document);

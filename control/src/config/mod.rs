@@ -14,15 +14,18 @@ mod number;
 mod prices;
 mod providers;
 mod server;
+mod tls;
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use engine::{Limit, NodeId, PriceBook, ProviderId, Routes, Zone};
+use rustls::pki_types::ServerName;
 
 use decode::{At, Decoder};
 pub use decode::{Environment, Finding};
+pub use tls::ClientTls;
 
 use crate::bounds;
 use crate::secret::Secret;
@@ -123,22 +126,31 @@ pub struct Provider {
     pub base_urls: Vec<BaseUrl>,
     /// The credential put into each request; `None` without `api_key_env`, or under [`Credentials::Unused`].
     pub api_key: Option<Secret>,
+    /// What its base URLs with TLS need; `None` when it has none.
+    pub tls: Option<ClientTls>,
 }
 
-/// A backend's base URL, `http` only.
+/// A backend's base URL.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct BaseUrl {
+    /// Whether it is `https`.
+    pub secure: bool,
     /// The host as written, an IPv6 address without its brackets.
     pub host: String,
     /// The port.
     pub port: u16,
     /// What stands before every path, without a slash at its end; mostly empty.
     pub prefix: String,
-    /// The `Host` header: the host, and the port unless it is 80.
+    /// The `Host` header: the host, and the port unless it is the scheme's own.
     pub host_header: String,
 }
 
 impl BaseUrl {
+    /// Whom the backend's certificate must be for; there is one whenever the URL is `https`.
+    pub fn server_name(&self) -> Option<ServerName<'static>> {
+        ServerName::try_from(self.host.clone()).ok()
+    }
+
     /// The address to connect to. A name is looked up here, once: the system's resolver blocks, so this is for the
     /// start and never for a core. Of several addresses an IPv4 one is preferred, then the resolver's order.
     pub fn resolve(&self) -> Result<SocketAddr, StartError> {
@@ -204,6 +216,12 @@ impl Rejected {
 }
 
 impl Config {
+    /// Every other file whose content is part of the config.
+    pub fn files(&self) -> Vec<&Path> {
+        let ca_files = self.providers.iter().filter_map(|provider| provider.tls.as_ref()?.ca_file.as_deref());
+        self.price_file.as_deref().into_iter().chain(ca_files).collect()
+    }
+
     /// Reads a config file with the process' own environment.
     pub fn load(path: &Path, credentials: Credentials) -> Result<Loaded, Rejected> {
         Config::load_with(path, credentials, &process_environment)
@@ -271,7 +289,7 @@ fn whole(decoder: &mut Decoder<'_>, root: At<'_>, path: &Path, credentials: Cred
     let data_dir = server::data_dir(decoder, &fields, folder);
     let require_key = server::require_key(decoder, &fields);
     let http = server::http(decoder, &fields);
-    let providers = providers::providers(decoder, &fields, credentials);
+    let providers = providers::providers(decoder, &fields, folder, credentials);
     let routes = providers::routes(decoder, &fields);
     let prices = prices::prices(decoder, &fields, folder, routes.as_ref());
     let governance = governance::governance(decoder, &fields);

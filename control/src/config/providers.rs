@@ -2,12 +2,14 @@
 
 use std::collections::{HashMap, HashSet};
 use std::net::Ipv6Addr;
+use std::path::Path;
 use std::sync::Arc;
 
 use engine::{Api, Glob, ProviderId, Route, Routes, Tokens};
+use rustls::pki_types::ServerName;
 
 use super::decode::{At, Decoder, Fields, shown};
-use super::{BaseUrl, Credentials, Provider, server};
+use super::{BaseUrl, Credentials, Provider, server, tls};
 use crate::bounds;
 use crate::yaml::Value;
 
@@ -66,13 +68,14 @@ pub fn glob(decoder: &mut Decoder<'_>, at: &At<'_>) -> Option<Glob> {
 pub fn providers(
     decoder: &mut Decoder<'_>,
     fields: &Fields<'_>,
+    folder: &Path,
     credentials: Credentials,
 ) -> Option<Vec<Provider>> {
     let Some(at) = fields.get("providers") else { return Some(Vec::new()) };
     let items = decoder.list(&at)?;
     let mut seen = HashMap::new();
     let read: Vec<_> =
-        items.into_iter().map(|item| provider(decoder, item, &mut seen, credentials)).collect();
+        items.into_iter().map(|item| provider(decoder, item, &mut seen, folder, credentials)).collect();
     read.into_iter().collect()
 }
 
@@ -80,9 +83,10 @@ fn provider(
     decoder: &mut Decoder<'_>,
     item: At<'_>,
     seen: &mut HashMap<String, usize>,
+    folder: &Path,
     credentials: Credentials,
 ) -> Option<Provider> {
-    let fields = decoder.fields(item, &["id", "api", "base_urls", "api_key_env"])?;
+    let fields = decoder.fields(item, &["id", "api", "base_urls", "api_key_env", "tls"])?;
     let id = required_id(decoder, &fields, "id")
         .filter(|id| fields.spelt("id").is_none_or(|at| is_new(decoder, seen, id, &at)));
     let apis = [("openai", Api::OpenAi), ("anthropic", Api::Anthropic), ("ollama", Api::Ollama)];
@@ -92,7 +96,16 @@ fn provider(
         None => Some(None),
         Some(at) => server::secret(decoder, &at, credentials),
     };
-    Some(Provider { id: ProviderId::new(&id?), api: api?, base_urls: base_urls?, api_key: api_key? })
+    // A URL that is wrong is told already; that the block has no effect would be one word too many.
+    let secure = base_urls.as_ref().is_none_or(|urls| urls.iter().any(|url| url.secure));
+    let tls = tls::client(decoder, &fields, folder, credentials, secure);
+    Some(Provider {
+        id: ProviderId::new(&id?),
+        api: api?,
+        base_urls: base_urls?,
+        api_key: api_key?,
+        tls: tls?,
+    })
 }
 
 fn base_urls(decoder: &mut Decoder<'_>, at: &At<'_>) -> Option<Vec<BaseUrl>> {
@@ -117,12 +130,12 @@ fn base_urls(decoder: &mut Decoder<'_>, at: &At<'_>) -> Option<Vec<BaseUrl>> {
     read.into_iter().collect()
 }
 
-/// Reads `http://host[:port][/prefix]`. The message never repeats the URL: it may have come from the environment.
+/// Reads `http://host[:port][/prefix]`, or the same with `https`. The message never repeats the URL: it may have come from the environment.
 pub fn base_url(text: &str) -> Result<BaseUrl, String> {
-    let rest = match text.split_once("://") {
-        Some(("http", rest)) => rest,
-        Some(("https", _)) => return Err("https is not yet supported: use http".to_owned()),
-        _ => return Err("must be a URL such as http://127.0.0.1:8000".to_owned()),
+    let (secure, usual, rest) = match text.split_once("://") {
+        Some(("http", rest)) => (false, "80", rest),
+        Some(("https", rest)) => (true, "443", rest),
+        _ => return Err("must be a URL such as https://api.example.com or http://127.0.0.1:8000".to_owned()),
     };
     let (authority, path) = rest.find('/').map_or((rest, ""), |slash| rest.split_at(slash));
     if authority.contains('@') {
@@ -146,12 +159,13 @@ pub fn base_url(text: &str) -> Result<BaseUrl, String> {
                 host,
                 after
                     .strip_prefix(':')
-                    .or(after.is_empty().then_some("80"))
+                    .or(after.is_empty().then_some(usual))
                     .ok_or("has text after its `]`")?,
             )
         }
-        None => authority.split_once(':').unwrap_or((authority, "80")),
+        None => authority.split_once(':').unwrap_or((authority, usual)),
     };
+    let usual_port = port == usual;
     let digits = !port.starts_with('0') && port.bytes().all(|byte| byte.is_ascii_digit());
     let port = match port.parse::<u16>() {
         Ok(port) if digits => port,
@@ -161,8 +175,11 @@ pub fn base_url(text: &str) -> Result<BaseUrl, String> {
         return Err("has no host name or IP address".to_owned());
     }
     let shown = if authority.starts_with('[') { format!("[{host}]") } else { host.to_owned() };
-    let host_header = if port == 80 { shown } else { format!("{shown}:{port}") };
-    Ok(BaseUrl { host: host.to_owned(), port, prefix: prefix.to_owned(), host_header })
+    if secure && ServerName::try_from(host).is_err() {
+        return Err("has a host that no certificate can be for".to_owned());
+    }
+    let host_header = if usual_port { shown } else { format!("{shown}:{port}") };
+    Ok(BaseUrl { secure, host: host.to_owned(), port, prefix: prefix.to_owned(), host_header })
 }
 
 fn is_host(host: &str) -> bool {

@@ -227,9 +227,9 @@ fn environment_variables_must_be_set() {
 #[test]
 fn providers_and_routes_are_checked_against_each_other() {
     check(
-        "providers:\n  - { id: a, api: openai, base_urls: [\"https://x\"] }\n  - { id: a, api: grpc, base_urls: [] }\n  - { id: b }\nroutes:\n  - { model: \"[\", provider: a }\n  - { model: \"*\", provider: zz }\n  - { provider: b }\n",
+        "providers:\n  - { id: a, api: openai, base_urls: [\"https://a..b\"] }\n  - { id: a, api: grpc, base_urls: [] }\n  - { id: b }\nroutes:\n  - { model: \"[\", provider: a }\n  - { model: \"*\", provider: zz }\n  - { provider: b }\n",
         &[
-            "E 2 providers[0].base_urls[0]: https is not yet supported: use http",
+            "E 2 providers[0].base_urls[0]: has a host that no certificate can be for",
             "E 3 providers[1].id: the id \"a\" is given twice (first on line 2)",
             "E 3 providers[1].api: must be openai, anthropic or ollama, not \"grpc\"",
             "E 3 providers[1].base_urls: must name at least one URL",
@@ -254,7 +254,13 @@ fn base_urls_have_one_form() {
         ("http://[::1]:80/v1/", Ok(("::1", 80, "/v1", "[::1]"))),
         ("http://[::1]:8080", Ok(("::1", 8080, "", "[::1]:8080"))),
         ("http://my-box.lan/a/b", Ok(("my-box.lan", 80, "/a/b", "my-box.lan"))),
-        ("https://x", Err("https is not yet supported")),
+        ("https://x", Ok(("x", 443, "", "x"))),
+        ("https://x:443/v1", Ok(("x", 443, "/v1", "x"))),
+        ("https://x:80", Ok(("x", 80, "", "x:80"))),
+        ("http://x:443", Ok(("x", 443, "", "x:443"))),
+        ("https://[::1]", Ok(("::1", 443, "", "[::1]"))),
+        ("https://a..b", Err("has a host that no certificate")),
+        ("HTTPS://x", Err("must be a URL")),
         ("ftp://x", Err("must be a URL")),
         ("127.0.0.1:80", Err("must be a URL")),
         ("http://", Err("has no host")),

@@ -46,20 +46,23 @@ impl Trigger {
     }
 }
 
-/// The content of a config file and of the price map that it names.
+/// The content of a config file and of the files that it names.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Fingerprint([u8; 32]);
 
 impl Fingerprint {
-    /// Of a config's text. A price map that cannot be read counts as empty.
-    pub fn of(text: &str, price_file: Option<&Path>) -> Fingerprint {
+    /// Of a config's text and the files of [`Config::files`]. One that cannot be read counts as empty.
+    pub fn of(text: &str, files: &[&Path]) -> Fingerprint {
         let mut hash = Sha256::new();
         hash.update(text.len().to_le_bytes());
         hash.update(text);
-        if let Some(file) = price_file.and_then(|path| std::fs::File::open(path).ok()) {
+        for path in files {
             // What an error leaves unread makes another hash than the whole file, and is read again then.
             let mut bytes = Vec::new();
-            let _ = file.take(bounds::PRICE_FILE_BYTES).read_to_end(&mut bytes);
+            if let Ok(file) = std::fs::File::open(path) {
+                let _ = file.take(bounds::PRICE_FILE_BYTES).read_to_end(&mut bytes);
+            }
+            hash.update(bytes.len().to_le_bytes());
             hash.update(bytes);
         }
         Fingerprint(hash.finalize().into())
@@ -154,7 +157,7 @@ impl Management {
                 return None;
             }
         };
-        let changed = Fingerprint::of(&text, config.price_file.as_deref()) != *tried;
+        let changed = Fingerprint::of(&text, &config.files()) != *tried;
         changed.then(|| self.reload_text(&Trigger::File, &config, text, &mut tried))
     }
 
@@ -166,7 +169,7 @@ impl Management {
         tried: &mut Fingerprint,
     ) -> Result<Reloaded, ReloadRefused> {
         let path = current.path.clone();
-        *tried = Fingerprint::of(&text, current.price_file.as_deref());
+        *tried = Fingerprint::of(&text, &current.files());
         let parsed = Config::parse(&text, &path, Credentials::Needed, &process_environment);
         let loaded = match parsed {
             Ok(loaded) => loaded,
@@ -174,7 +177,7 @@ impl Management {
                 return self.refuse(trigger, &path, Some(*tried), ReloadRefused::Config(rejected.errors));
             }
         };
-        *tried = Fingerprint::of(&text, loaded.config.price_file.as_deref());
+        *tried = Fingerprint::of(&text, &loaded.config.files());
         let candidate = Candidate { text, loaded, fingerprint: *tried };
         self.put_in_force(trigger, current, candidate)
             .or_else(|refused| self.refuse(trigger, &path, Some(*tried), refused))

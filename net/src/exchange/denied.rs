@@ -106,6 +106,10 @@ impl Denied {
                 silent = format!("no connection to the provider `{provider}`: {kind}");
                 Failure::BadGateway(&silent)
             }
+            Denied::Unreachable(provider, Unreachable::Tls(fault)) => {
+                silent = format!("no connection to the provider `{provider}`: {}", fault.what);
+                Failure::BadGateway(&silent)
+            }
             Denied::BackendFailed(reason) => Failure::BadGateway(reason),
             Denied::AnswerBroken(reason) => Failure::BrokenAnswer(reason),
             Denied::BackendSilent(reason) => Failure::GatewayTimeout(reason),

@@ -122,7 +122,8 @@ impl Exchange<'_> {
                 }
                 Ok(if keep { Next::Keep } else { Next::Close })
             }
-            Relayed::ClientGone | Relayed::BrokenOff => Ok(Next::Close),
+            Relayed::ClientGone => Ok(Next::Close),
+            Relayed::BrokenOff => Ok(Next::BreakOff),
             Relayed::BrokenBeforeAnything(reason) => Err(Denied::AnswerBroken(reason)),
         }
     }
@@ -158,6 +159,9 @@ impl Exchange<'_> {
                 let mut connection = match self.connection(&target).await {
                     Ok(connection) => connection,
                     Err(unreachable) => {
+                        if !target.is_aside(now) {
+                            unreachable.tell(&backend.id, &target);
+                        }
                         target.set_aside(now);
                         failure = Some(Denied::Unreachable(backend.id.clone(), unreachable));
                         break;
@@ -185,7 +189,7 @@ impl Exchange<'_> {
     }
 
     async fn connection(&self, target: &Arc<Target>) -> Result<Connection, Unreachable> {
-        match self.core.pool.take(target.address) {
+        match self.core.pool.take(target) {
             Some(pooled) => Ok(pooled),
             None => upstream::connect(target, &self.http).await,
         }
@@ -237,7 +241,7 @@ impl Exchange<'_> {
                 HeadProgress::Partial => {}
             }
             let watch = Watch { bound: self.http.first_byte_timeout };
-            match watched(connection.read(READ_ROOM), &self.client.stream, watch).await {
+            match watched(connection.read(READ_ROOM), &mut self.client.stream, watch).await {
                 Waited::Ready(Ok(count)) if count > 0 => {}
                 Waited::Ready(_) => {
                     return failed("the backend closed before it answered");

@@ -18,6 +18,7 @@ mod runtime;
 mod stream;
 mod sys;
 mod task;
+mod tls;
 
 pub use listener::{Acceptor, bind_all};
 pub use offload::{Offload, offload};
@@ -25,3 +26,4 @@ pub use runtime::run_core;
 pub use stream::Stream;
 pub use sys::{allowed_cpus, nanoseconds_asleep, shutdown_read};
 pub use task::{Waited, Watch, first_of, sleep, spawn, watched, within};
+pub use tls::NoTls;

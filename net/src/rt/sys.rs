@@ -25,6 +25,16 @@ pub fn readable_now(descriptor: RawFd) -> bool {
     ready > 0
 }
 
+/// Receives what has come into `room`, without waiting.
+///
+/// # Errors
+/// `WouldBlock` when nothing has; else what the kernel reports.
+pub fn receive_now(descriptor: RawFd, room: &mut [u8]) -> io::Result<usize> {
+    // SAFETY: the pointer and the length are those of one exclusive slice, which the kernel writes within the call.
+    let count = unsafe { libc::recv(descriptor, room.as_mut_ptr().cast(), room.len(), libc::MSG_DONTWAIT) };
+    usize::try_from(count).map_err(|_| io::Error::last_os_error())
+}
+
 /// Ends the receiving half of a connection: a read that waits on it returns what has arrived, then the end.
 pub fn shutdown_read(descriptor: RawFd) {
     // SAFETY: no memory is passed; a stale descriptor only makes the call fail, which is of no consequence.

@@ -75,7 +75,7 @@ pub struct Watch {
 
 /// Waits for `work` on the backend's side while looking after the client, lazily: watching costs microseconds,
 /// and most answers come before [`CLIENT_WATCH_DELAY`] is over. One timer serves both the delay and the bound.
-pub async fn watched<T>(work: impl Future<Output = T>, client: &Stream, watch: Watch) -> Waited<T> {
+pub async fn watched<T>(work: impl Future<Output = T>, client: &mut Stream, watch: Watch) -> Waited<T> {
     let mut work = pin!(work);
     let delay = CLIENT_WATCH_DELAY.min(watch.bound);
     if let Ok(value) = first_of(work.as_mut(), sleep(delay)).await {
@@ -99,7 +99,7 @@ pub async fn watched<T>(work: impl Future<Output = T>, client: &Stream, watch: W
 
 /// Ends when the client has gone. Bytes that it sent ahead stay unread; behind them its going is found by
 /// looking every [`CLIENT_WATCH_TICK`].
-async fn gone(client: &Stream) {
+async fn gone(client: &mut Stream) {
     loop {
         if client.peer_closed() {
             return;

@@ -83,6 +83,6 @@ mod tests {
     }
 
     fn target() -> Arc<Target> {
-        Arc::new(Target::new("127.0.0.1:9".parse().unwrap(), "h".into(), String::new()))
+        Arc::new(Target::new("127.0.0.1:9".parse().unwrap(), "h".into(), String::new(), None))
     }
 }
