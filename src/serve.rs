@@ -109,7 +109,7 @@ impl Running {
 fn publish(publisher: &Arc<OnceLock<Publisher>>, wiring: Arc<Wiring>) -> Publish {
     let (for_keys, for_ruleset) = (publisher.clone(), publisher.clone());
     let (for_config, for_probe) = (publisher.clone(), publisher.clone());
-    let for_journal = publisher.clone();
+    let (for_journal, for_names) = (publisher.clone(), Arc::clone(&wiring));
     Publish {
         keys: Box::new(move |keys| for_keys.wait().publish_keys(keys)),
         ruleset: Box::new(move |ruleset| for_ruleset.wait().publish_ruleset(ruleset)),
@@ -118,6 +118,7 @@ fn publish(publisher: &Arc<OnceLock<Publisher>>, wiring: Arc<Wiring>) -> Publish
             let snapshot = wiring.snapshot(config)?;
             Ok(Box::new(move |ruleset| publisher.wait().publish(snapshot(ruleset))))
         }),
+        names: Box::new(move || for_names.refresh()),
         journal: Arc::new(move |news| for_journal.wait().journal(news)),
         probe: Box::new(move |probe| for_probe.wait().probe(probe, PROBE_PATIENCE)),
     }

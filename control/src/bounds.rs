@@ -13,6 +13,28 @@ pub const PRICE_FILE_BYTES: u64 = CONFIG_BYTES;
 /// Bytes of a file with certificates or a key. A bundle of all public roots has 220 KB.
 pub const PEM_BYTES: u64 = 4 << 20;
 
+/// Milliseconds that a start or a reload waits for names to be found. The system's resolver asks a server again after
+/// five seconds; one that has not answered by then is not worth holding up a reload.
+pub const NAME_WAIT_MS: u64 = 5_000;
+
+/// Names that are looked up at once, each on a thread of its own.
+pub const NAME_LOOKUPS: usize = 16;
+
+/// Addresses of one name that are used. Public names have one to eight.
+pub const NAME_ADDRESSES: usize = 16;
+
+/// Milliseconds after which a name is looked up again. Names of services that move have a time to live of this order.
+pub const NAME_AGE_MS: u64 = 30_000;
+
+/// The same for a name of which an address could not be reached.
+pub const DOUBTED_NAME_AGE_MS: u64 = 5_000;
+
+/// Milliseconds between two looks whether some name is due.
+pub const NAME_TICK_MS: u64 = 1_000;
+
+/// The largest `max_connections`: what descriptors and ports of one machine can carry.
+pub const CONNECTIONS_MAX: u128 = 65_535;
+
 /// Nesting of the YAML tree. The deepest legal place, `governance.limits[].override.max_amount`, has depth 5;
 /// the rest is room for the error to name a path. The tree is walked by recursion, so this bounds the stack.
 pub const YAML_DEPTH: usize = 32;

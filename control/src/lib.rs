@@ -4,7 +4,7 @@
 //! [`store`] is `governance.db`; [`arm`] folds both into a ruleset; [`start`] does all of it for `serve`; [`plane`] is
 //! what runs beside the data plane: the management listener ([`admin`]), the control socket ([`socket`]), the watch on
 //! the config file ([`watch`]) and the writer of what the cores report. [`management`] is what is in force and every way
-//! to change it. [`keys`] and [`preview`] are what the command's verbs call. All bounds are in [`bounds`].
+//! to change it. [`names`] is where backends are. [`keys`] and [`preview`] are what the command's verbs call. All bounds are in [`bounds`].
 //!
 //! Nothing here is ever waited for by a request: what the data plane needs is published to it as a whole.
 
@@ -17,6 +17,7 @@ pub mod config;
 pub mod keys;
 pub mod management;
 pub mod metrics;
+pub mod names;
 pub mod plane;
 pub mod preview;
 pub mod secret;

@@ -25,7 +25,7 @@ use crate::management::{InForce, Management, Publish, Trigger};
 use crate::socket::SocketAddress;
 use crate::start::{DataDirLock, StartError};
 use crate::store::Store;
-use crate::{admin, bounds, watch, writer};
+use crate::{admin, bounds, names, watch, writer};
 
 /// What the plane takes over from [`crate::start::prepare`].
 pub struct Setup {
@@ -200,6 +200,7 @@ fn serve(
             tokio::spawn(admin::serve(listener, router));
         }
         tokio::spawn(watch::run(Arc::clone(&management)));
+        tokio::spawn(names::keep_fresh(Arc::clone(&management)));
         tokio::spawn(serve_socket(listeners.socket, management));
         // An error is the sender dropped without a word, which is a stop too.
         let _ = stopped.await;

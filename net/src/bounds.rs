@@ -85,8 +85,15 @@ pub const OPEN_PROBES: usize = 64;
 
 /// Idle connections that a core keeps to one backend address.
 pub const POOLED_CONNECTIONS: usize = 256;
-/// How long an address that refused a connection is passed over while another one is left.
-pub const SET_ASIDE: Duration = Duration::from_secs(5);
+/// How long an address that could not be reached is passed over the first time while another one is left: a process that
+/// is restarted is back within seconds.
+pub const SET_ASIDE: Duration = Duration::from_secs(1);
+/// How long at the most, after doubling: how late a backend that is back is noticed.
+pub const SET_ASIDE_MOST: Duration = Duration::from_secs(30);
+/// Requests in a row that an address may leave unanswered. One or two can be the requests' own fault.
+pub const UNANSWERED_IN_A_ROW: u32 = 3;
+/// How long others wait for a probe to find out. A generation can take longer than this before its first byte.
+pub const PROBE_LEASE: Duration = Duration::from_secs(30);
 /// Interim (1xx) answers that a backend may send before its final one.
 pub const INTERIM_ANSWERS: usize = 8;
 

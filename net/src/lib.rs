@@ -36,4 +36,4 @@ pub mod usage;
 mod visit;
 
 pub use gateway::{Gateway, Publisher};
-pub use snapshot::{Backend, ClientTls, HttpBounds, Secret, Settings, Snapshot, Target};
+pub use snapshot::{Backend, ClientTls, HttpBounds, Room, Secret, Settings, Snapshot, Target, Targets};

@@ -174,6 +174,7 @@ impl Relay<'_> {
         let reusable = self.upstream.buffer.is_empty() && !matches!(body, ResponseBody::UntilClose);
         let ending = self.ending(true);
         self.charge.end(ending);
+        self.upstream.place = None;
         match self.client.send(&self.http).await {
             true => Relayed::Complete { reusable },
             false => Relayed::ClientGone,

@@ -3,18 +3,13 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crossbeam_utils::CachePadded;
-use engine::Monotonic;
 use engine::PriceBook;
 use engine::Ruleset;
 use engine::{Api, ProviderId, Routes};
-use rustls::ClientConfig;
-use rustls::pki_types::ServerName;
 
-use crate::bounds::SET_ASIDE;
+pub use crate::upstream::{ClientTls, Room, Target, Targets};
 
 /// What is fixed for the life of the process.
 #[derive(Debug, Clone)]
@@ -79,8 +74,10 @@ pub struct Backend {
     pub id: ProviderId,
     /// Which header its credential goes into.
     pub api: Api,
-    /// Its `base_urls`, resolved.
-    pub targets: Vec<Arc<Target>>,
+    /// The addresses of its `base_urls`.
+    pub targets: Targets,
+    /// How many exchanges it takes at a time; absent for any number.
+    pub room: Option<Arc<Room>>,
     /// The provider's own credential.
     pub credential: Option<Secret>,
 }
@@ -92,95 +89,5 @@ pub struct Secret(pub String);
 impl std::fmt::Debug for Secret {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.write_str("Secret(..)")
-    }
-}
-
-/// How a backend is spoken to over TLS.
-#[derive(Debug, Clone)]
-pub struct ClientTls {
-    /// Whose certificates are believed; it also keeps what is needed to resume sessions.
-    pub config: Arc<ClientConfig>,
-    /// Whom the backend's certificate must be for: the base URL's host.
-    pub name: ServerName<'static>,
-}
-
-/// The number of the next target.
-static TARGETS: AtomicU64 = AtomicU64::new(0);
-
-/// One base URL, with what all cores know of its state.
-#[derive(Debug)]
-pub struct Target {
-    /// No other target of this process has it.
-    pub number: u64,
-    /// Where to connect.
-    pub address: SocketAddr,
-    /// Absent when the base URL is a plain one.
-    pub tls: Option<ClientTls>,
-    /// The `Host` header.
-    pub host: String,
-    /// The base URL's path, without a closing slash.
-    pub prefix: String,
-    busy: CachePadded<AtomicUsize>,
-    /// Monotonic nanoseconds until which it is passed over; 0 when it is well.
-    aside_until: AtomicU64,
-}
-
-impl Target {
-    /// A target believed to be well.
-    pub fn new(address: SocketAddr, host: String, prefix: String, tls: Option<ClientTls>) -> Target {
-        Target {
-            number: TARGETS.fetch_add(1, Ordering::Relaxed),
-            address,
-            tls,
-            host,
-            prefix,
-            busy: CachePadded::default(),
-            aside_until: AtomicU64::new(0),
-        }
-    }
-
-    /// Exchanges under way on it, on all cores.
-    pub fn busy(&self) -> usize {
-        self.busy.load(Ordering::Relaxed)
-    }
-
-    /// Whether it is passed over while another one is left.
-    pub fn is_aside(&self, now: Monotonic) -> bool {
-        self.aside_until.load(Ordering::Relaxed) > now.0
-    }
-
-    /// It refused a connection: passed over for [`SET_ASIDE`], then tried again by ordinary traffic.
-    pub fn set_aside(&self, now: Monotonic) {
-        self.aside_until.store(now.0 + SET_ASIDE.as_nanos() as u64, Ordering::Relaxed);
-    }
-
-    /// It answered.
-    pub fn is_well(&self) {
-        if self.aside_until.load(Ordering::Relaxed) != 0 {
-            self.aside_until.store(0, Ordering::Relaxed);
-        }
-    }
-
-    /// Counts one exchange on it until the return value is dropped.
-    pub fn occupy(self: &Arc<Self>) -> Occupied {
-        self.busy.fetch_add(1, Ordering::Relaxed);
-        Occupied(self.clone())
-    }
-}
-
-/// One exchange under way on a target.
-#[derive(Debug)]
-pub struct Occupied(Arc<Target>);
-
-impl Occupied {
-    /// Which one.
-    pub fn target(&self) -> &Target {
-        &self.0
-    }
-}
-
-impl Drop for Occupied {
-    fn drop(&mut self) {
-        self.0.busy.fetch_sub(1, Ordering::Relaxed);
     }
 }

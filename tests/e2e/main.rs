@@ -21,3 +21,4 @@ mod lifecycle;
 mod requests;
 mod storm;
 mod tls_backends;
+mod upstreams;

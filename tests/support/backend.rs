@@ -115,16 +115,21 @@ struct Shared {
 impl Backend {
     /// Listens on a free port and answers every request with `script`.
     pub fn start(script: Script) -> Backend {
-        Backend::start_with(script, None)
+        Backend::start_with(0, script, None)
+    }
+
+    /// The same on a port that is known already.
+    pub fn start_on(port: u16, script: Script) -> Backend {
+        Backend::start_with(port, script, None)
     }
 
     /// The same over TLS.
     pub fn start_tls(script: Script, tls: Arc<ServerConfig>) -> Backend {
-        Backend::start_with(script, Some(tls))
+        Backend::start_with(0, script, Some(tls))
     }
 
-    fn start_with(script: Script, tls: Option<Arc<ServerConfig>>) -> Backend {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+    fn start_with(port: u16, script: Script, tls: Option<Arc<ServerConfig>>) -> Backend {
+        let listener = TcpListener::bind(("127.0.0.1", port)).expect("a free port");
         let port = listener.local_addr().expect("a bound socket").port();
         let shared = Arc::new(Shared {
             script: Mutex::new(script),

@@ -72,6 +72,7 @@ impl House {
                 });
                 Ok(ready)
             }),
+            names: Box::new(|| {}),
             journal: Arc::new(|_| ()),
             probe: Box::new(|_| Some(ProbeAnswer { caps: Vec::new(), refusal: None })),
         };

@@ -16,7 +16,7 @@ mod providers;
 mod server;
 mod tls;
 
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -29,7 +29,6 @@ pub use tls::ClientTls;
 
 use crate::bounds;
 use crate::secret::Secret;
-use crate::start::StartError;
 use crate::yaml;
 
 /// A whole config.
@@ -128,6 +127,8 @@ pub struct Provider {
     pub api_key: Option<Secret>,
     /// What its base URLs with TLS need; `None` when it has none.
     pub tls: Option<ClientTls>,
+    /// Requests that it is sent at a time; `None` for any number.
+    pub max_connections: Option<usize>,
 }
 
 /// A backend's base URL.
@@ -149,21 +150,6 @@ impl BaseUrl {
     /// Whom the backend's certificate must be for; there is one whenever the URL is `https`.
     pub fn server_name(&self) -> Option<ServerName<'static>> {
         ServerName::try_from(self.host.clone()).ok()
-    }
-
-    /// The address to connect to. A name is looked up here, once: the system's resolver blocks, so this is for the
-    /// start and never for a core. Of several addresses an IPv4 one is preferred, then the resolver's order.
-    pub fn resolve(&self) -> Result<SocketAddr, StartError> {
-        if let Ok(ip) = self.host.parse::<IpAddr>() {
-            return Ok(SocketAddr::new(ip, self.port));
-        }
-        let wrong = |reason: String| StartError::new(format!("base URL host {:?}: {reason}", self.host));
-        let found: Vec<_> = (self.host.as_str(), self.port)
-            .to_socket_addrs()
-            .map_err(|error| wrong(format!("cannot be resolved: {error}")))?
-            .collect();
-        let chosen = found.iter().find(|address| address.is_ipv4()).or(found.first());
-        chosen.copied().ok_or_else(|| wrong("has no address".to_owned()))
     }
 }
 

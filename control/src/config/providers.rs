@@ -86,7 +86,8 @@ fn provider(
     folder: &Path,
     credentials: Credentials,
 ) -> Option<Provider> {
-    let fields = decoder.fields(item, &["id", "api", "base_urls", "api_key_env", "tls"])?;
+    let fields =
+        decoder.fields(item, &["id", "api", "base_urls", "api_key_env", "tls", "max_connections"])?;
     let id = required_id(decoder, &fields, "id")
         .filter(|id| fields.spelt("id").is_none_or(|at| is_new(decoder, seen, id, &at)));
     let apis = [("openai", Api::OpenAi), ("anthropic", Api::Anthropic), ("ollama", Api::Ollama)];
@@ -99,12 +100,19 @@ fn provider(
     // A URL that is wrong is told already; that the block has no effect would be one word too many.
     let secure = base_urls.as_ref().is_none_or(|urls| urls.iter().any(|url| url.secure));
     let tls = tls::client(decoder, &fields, folder, credentials, secure);
+    let max_connections = match fields.get("max_connections") {
+        None => Some(None),
+        Some(at) => {
+            decoder.integer(&at, 1, bounds::CONNECTIONS_MAX).and_then(|n| usize::try_from(n).ok()).map(Some)
+        }
+    };
     Some(Provider {
         id: ProviderId::new(&id?),
         api: api?,
         base_urls: base_urls?,
         api_key: api_key?,
         tls: tls?,
+        max_connections: max_connections?,
     })
 }
 

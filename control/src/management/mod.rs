@@ -42,6 +42,8 @@ pub struct Publish {
     pub ruleset: Box<dyn Fn(Arc<Ruleset>) + Send + Sync>,
     /// Readies all else of a new config: names are looked up, which takes time and may fail, and nothing changes yet.
     pub config: Box<ReadyConfig>,
+    /// Looks up the names of backends that are due, and puts other addresses in force. Takes a while.
+    pub names: Box<dyn Fn() + Send + Sync>,
     /// How the writing of marks goes.
     pub journal: Arc<crate::writer::Tell>,
     /// Asks what one request would meet; `None` when the cores did not answer in time.
@@ -130,6 +132,11 @@ impl Management {
     /// Asks the data plane what one request would meet.
     pub(crate) fn probe(&self, probe: Probe) -> Option<ProbeAnswer> {
         (self.publish.probe)(probe)
+    }
+
+    /// Looks up the names of backends that are due. No lock is held meanwhile.
+    pub(crate) fn refresh_names(&self) {
+        (self.publish.names)();
     }
 
     /// What follows a start: keys that changed meanwhile are published, and the start is audited.

@@ -29,6 +29,7 @@ fn deaf() -> Publish {
         keys: Box::new(|_| ()),
         ruleset: Box::new(|_| ()),
         config: Box::new(|_| Ok(Box::new(|_| ()))),
+        names: Box::new(|| {}),
         journal: Arc::new(|_| ()),
         probe: Box::new(|_| None),
     }

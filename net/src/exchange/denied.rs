@@ -46,6 +46,8 @@ pub enum Denied {
     MethodNotAllowed(&'static str),
     /// A provider has no base URL left to try.
     NoBackend(ProviderId),
+    /// A provider has so many exchanges under way as `max_connections` allows.
+    ProviderFull(ProviderId),
     /// No connection.
     Unreachable(ProviderId, Unreachable),
     /// The backend ended the connection, or sent what is no HTTP, before it had answered.
@@ -64,6 +66,7 @@ impl Denied {
             Denied::Capped(_) => Outcome::Capped,
             Denied::AnswerBroken(_) => Outcome::BackendBroke,
             Denied::NoBackend(_)
+            | Denied::ProviderFull(_)
             | Denied::Unreachable(..)
             | Denied::BackendFailed(_)
             | Denied::BackendSilent(_) => Outcome::Undelivered,
@@ -96,6 +99,10 @@ impl Denied {
             Denied::MethodNotAllowed(allowed) => Failure::Method(allowed),
             Denied::NoBackend(provider) => {
                 silent = format!("the provider `{provider}` has no base URL to try");
+                Failure::Unavailable(&silent)
+            }
+            Denied::ProviderFull(provider) => {
+                silent = format!("the provider `{provider}` has max_connections requests under way");
                 Failure::Unavailable(&silent)
             }
             Denied::Unreachable(provider, Unreachable::TimedOut) => {

@@ -18,9 +18,10 @@ use crate::http1::{HeadBounds, HeadProgress, HeadSearch, Role};
 use crate::json::{self, Asked};
 use crate::relay::{Relay, Relayed};
 use crate::rt::{Waited, Watch, watched, within};
-use crate::snapshot::{HttpBounds, Occupied, Target};
-use crate::upstream::{self, Connection, Unreachable};
+use crate::snapshot::HttpBounds;
+use crate::upstream::{self, Connection, Occupied, Picked, Target, Unreachable};
 use crate::usage::{Seen, Tap};
+use tracing::{info, warn};
 
 /// How waiting for the backend's final head ended.
 enum Answered {
@@ -61,10 +62,13 @@ impl Exchange<'_> {
             }
             Answered::Undelivered(denied) => {
                 charge.end(Ending::Undelivered);
+                self.unanswered(routed, &occupied);
                 return Err(denied);
             }
         }
-        occupied.target().is_well();
+        if occupied.target().health.answered() {
+            info!(provider = %routed.backend.id, host = %occupied.target().host, "a backend answers again");
+        }
         self.relay(routed, connection, charge, asks_usage).await
     }
 
@@ -146,23 +150,25 @@ impl Exchange<'_> {
         mut body: Vec<u8>,
     ) -> Result<(Connection, Occupied, Vec<u8>), Denied> {
         let backend = routed.backend;
+        let mut place = match &backend.room {
+            None => None,
+            Some(room) => Some(room.enter().ok_or_else(|| Denied::ProviderFull(backend.id.clone()))?),
+        };
         let mut tried = Vec::new();
         let mut failure = None;
         loop {
             let now = self.core.now().monotonic;
             let turn = self.core.next_number() as usize;
-            let Some(target) = upstream::pick(&backend.targets, &tried, now, turn) else {
+            let picked = upstream::pick(&backend.targets.load(), &tried, now, turn);
+            let Some(Picked { target, probes }) = picked else {
                 return Err(failure.unwrap_or_else(|| Denied::NoBackend(backend.id.clone())));
             };
-            let occupied = target.occupy();
+            let occupied = Occupied::new(&target, probes);
             loop {
                 let mut connection = match self.connection(&target).await {
                     Ok(connection) => connection,
                     Err(unreachable) => {
-                        if !target.is_aside(now) {
-                            unreachable.tell(&backend.id, &target);
-                        }
-                        target.set_aside(now);
+                        self.unreachable(routed, &occupied, &unreachable);
                         failure = Some(Denied::Unreachable(backend.id.clone(), unreachable));
                         break;
                     }
@@ -171,15 +177,20 @@ impl Exchange<'_> {
                 let (sent, returned) = write(&mut connection, head, body, &self.http).await;
                 body = returned;
                 match sent {
-                    Sent::All => return Ok((connection, occupied, body)),
+                    Sent::All => {
+                        connection.place = place.take();
+                        return Ok((connection, occupied, body));
+                    }
                     // It died in the pool; another connection to the same target is as good as this one was.
                     Sent::Nothing if connection.pooled => {}
                     // The backend may have answered before it had read everything: its answer is still read.
                     Sent::Nothing | Sent::Part => {
                         connection.spoilt = true;
+                        connection.place = place.take();
                         return Ok((connection, occupied, body));
                     }
                     Sent::Stalled => {
+                        self.unanswered(routed, &occupied);
                         return Err(Denied::BackendSilent("the backend did not take the request in time"));
                     }
                 }
@@ -191,7 +202,32 @@ impl Exchange<'_> {
     async fn connection(&self, target: &Arc<Target>) -> Result<Connection, Unreachable> {
         match self.core.pool.take(target) {
             Some(pooled) => Ok(pooled),
-            None => upstream::connect(target, &self.http).await,
+            None => {
+                let connection = upstream::connect(target, &self.http).await?;
+                if target.health.connected() {
+                    info!(host = %target.host, address = %target.address, "a backend takes connections again");
+                }
+                Ok(connection)
+            }
+        }
+    }
+
+    /// Sets a target aside that could not be reached. Its name may have another address by now.
+    fn unreachable(&self, routed: &Routed<'_>, occupied: &Occupied, why: &Unreachable) {
+        let (now, target) = (self.core.now().monotonic, occupied.target());
+        if let Some(aside) = target.health.unreachable(now, occupied.probes) {
+            why.tell(&routed.backend.id, target, aside);
+        }
+        routed.backend.targets.doubt();
+    }
+
+    /// Sets a target aside that took one request after the other and answered none.
+    fn unanswered(&self, routed: &Routed<'_>, occupied: &Occupied) {
+        let (now, target) = (self.core.now().monotonic, occupied.target());
+        if let Some(aside) = target.health.unanswered(now, occupied.probes) {
+            let (provider, host, address) = (&routed.backend.id, &target.host, target.address);
+            warn!(%provider, %host, %address, ?aside, "a backend takes requests and does not answer them");
+            routed.backend.targets.doubt();
         }
     }
 

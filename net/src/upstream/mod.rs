@@ -1,24 +1,28 @@
-//! Towards the backend: which base URL, over which connection.
+//! Towards the backend: which address of which base URL, over which connection.
 //!
 //! A request is sent at most once. It is tried again, on another connection or another base URL, only while no
 //! byte of it can have left: the connection was refused or timed out, or the kernel took nothing of the first
 //! write on a pooled connection that had died.
 
+mod health;
 mod pick;
 mod pool;
+mod target;
 mod tls_fault;
 
-pub use pick::pick;
+pub use pick::{Picked, pick};
 pub use pool::{Connection, Pool};
+pub use target::{ClientTls, Occupied, Room, Target, Targets};
 pub use tls_fault::TlsFault;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use engine::ProviderId;
 use tracing::warn;
 
 use crate::rt::{self, NoTls, Stream};
-use crate::snapshot::{HttpBounds, Target};
+use crate::snapshot::HttpBounds;
 
 /// Why a backend could not be reached. Nothing was sent.
 #[derive(Debug)]
@@ -33,19 +37,19 @@ pub enum Unreachable {
 }
 
 impl Unreachable {
-    /// Tells the operator.
-    pub fn tell(&self, provider: &ProviderId, target: &Target) {
+    /// Tells the operator. `aside`: for how long the address is passed over.
+    pub fn tell(&self, provider: &ProviderId, target: &Target, aside: Duration) {
         let (host, address) = (&target.host, target.address);
         match self {
             Unreachable::Refused(reason) => {
-                warn!(%provider, %host, %address, %reason, "no connection to a backend");
+                warn!(%provider, %host, %address, ?aside, %reason, "no connection to a backend");
             }
             Unreachable::TimedOut => {
-                warn!(%provider, %host, %address, "a backend took no connection within http.connect_timeout");
+                warn!(%provider, %host, %address, ?aside, "a backend took no connection within http.connect_timeout");
             }
             Unreachable::Tls(fault) => {
                 let TlsFault { what, remedy, detail } = fault;
-                warn!(%provider, %host, %address, %detail, "no connection to a backend: {what}; {remedy}");
+                warn!(%provider, %host, %address, ?aside, %detail, "no connection to a backend: {what}; {remedy}");
             }
         }
     }

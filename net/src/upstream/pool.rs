@@ -4,9 +4,9 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
+use super::target::{Place, Target};
 use crate::bounds::{KEPT_BUFFER, POOLED_CONNECTIONS};
 use crate::rt::Stream;
-use crate::snapshot::Target;
 
 /// A connection to a backend, with the bytes read from it and not yet used.
 #[derive(Debug)]
@@ -19,12 +19,14 @@ pub struct Connection {
     pub pooled: bool,
     /// Part of a request was lost on it: it carries no other one.
     pub spoilt: bool,
+    /// The place among those that its provider takes at a time, while a request is under way on it.
+    pub place: Option<Place>,
     target: Arc<Target>,
 }
 
 impl Connection {
     pub(super) fn new(stream: Stream, target: Arc<Target>) -> Connection {
-        Connection { stream, buffer: Vec::new(), pooled: false, spoilt: false, target }
+        Connection { stream, buffer: Vec::new(), pooled: false, spoilt: false, place: None, target }
     }
 
     /// Reads once behind the unused bytes; `Ok(0)` is the end.
@@ -74,6 +76,7 @@ impl Pool {
                     buffer,
                     pooled: true,
                     spoilt: false,
+                    place: None,
                     target: target.clone(),
                 });
             }
