@@ -96,6 +96,7 @@ impl Wiring {
         let (published, names) = (Arc::clone(&self.published), self.names.clone());
         let (routes, prices) = (config.routes.clone(), config.prices.clone());
         let (require_key, http) = (config.require_key, http_bounds(&config.http));
+        let tls = config.tls.as_ref().map(|tls| Arc::clone(&tls.config));
         Ok(move |ruleset: Arc<Ruleset>| {
             let mut in_force = Vec::with_capacity(backends.len());
             for (backend, room) in backends {
@@ -108,7 +109,7 @@ impl Wiring {
             *published.lock().unwrap_or_else(PoisonError::into_inner) = next;
             names.keep_only(&hosts);
             let version = ruleset.version();
-            Snapshot { version, ruleset, routes, prices, backends: in_force, require_key, http }
+            Snapshot { version, ruleset, routes, prices, backends: in_force, require_key, http, tls }
         })
     }
 

@@ -197,7 +197,7 @@ fn serve(
     runtime.block_on(async move {
         if let (Some(listener), Some(token)) = (listeners.admin, token) {
             let router = admin::router(Arc::clone(&management), &token);
-            tokio::spawn(admin::serve(listener, router));
+            tokio::spawn(admin::serve(listener, router, Arc::clone(&management)));
         }
         tokio::spawn(watch::run(Arc::clone(&management)));
         tokio::spawn(names::keep_fresh(Arc::clone(&management)));

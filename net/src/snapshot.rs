@@ -8,6 +8,7 @@ use std::time::Duration;
 use engine::PriceBook;
 use engine::Ruleset;
 use engine::{Api, ProviderId, Routes};
+use rustls::ServerConfig;
 
 pub use crate::upstream::{ClientTls, Room, Target, Targets};
 
@@ -58,6 +59,8 @@ pub struct Snapshot {
     pub require_key: bool,
     /// Sizes and times.
     pub http: HttpBounds,
+    /// What connections to come are shown; absent when they speak plain HTTP.
+    pub tls: Option<Arc<ServerConfig>>,
 }
 
 impl Snapshot {

@@ -21,4 +21,5 @@ mod lifecycle;
 mod requests;
 mod storm;
 mod tls_backends;
+mod tls_clients;
 mod upstreams;

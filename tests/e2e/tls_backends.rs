@@ -2,6 +2,7 @@
 //! answer is seen to be cut.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use rustls::HandshakeKind;
@@ -88,11 +89,15 @@ fn a_new_connection_resumes_the_session() {
 /// the connection; bytes of an answer that nobody asked for are.
 #[test]
 fn what_comes_between_two_requests_is_told_apart() {
+    let happened = Arc::new(AtomicUsize::new(0));
     let late = |then: fn(&mut Exchange)| -> Script {
+        let happened = happened.clone();
         Arc::new(move |exchange| {
             exchange.reply(200, &chat_answer(1, 1));
-            std::thread::sleep(Duration::from_millis(20));
+            // By then the gateway has read the answer.
+            std::thread::sleep(Duration::from_millis(100));
             then(exchange);
+            happened.fetch_add(1, Ordering::SeqCst);
             Then::Keep
         })
     };
@@ -104,8 +109,9 @@ fn what_comes_between_two_requests_is_told_apart() {
     {
         let secure = secure_in(script, &[&rustls::version::TLS13], &json!({}));
         for _ in 0..6 {
+            let before = happened.load(Ordering::SeqCst);
             ask(&secure.rig, name, 1);
-            std::thread::sleep(Duration::from_millis(60));
+            until(name, || (happened.load(Ordering::SeqCst) > before).then_some(()));
         }
         assert_eq!(secure.rig.backend.handshakes().len(), connections, "{name}");
     }

@@ -4,8 +4,10 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
+use std::sync::Arc;
 use std::time::Duration;
 
+use rustls::ClientConfig;
 use serde_json::Value;
 
 use super::wire::Wire;
@@ -69,11 +71,22 @@ impl Connection {
 
     /// The same for a gateway that may not be there.
     pub fn try_open(port: u16) -> std::io::Result<Connection> {
+        Ok(Connection::over(Wire::plain(Connection::dial(port)?)))
+    }
+
+    /// The same over TLS, with the handshake made.
+    pub fn try_open_tls(port: u16, trust: Arc<ClientConfig>) -> std::io::Result<Connection> {
+        let wire = Wire::client(Connection::dial(port)?, trust, "127.0.0.1");
+        wire.shake_hands()?;
+        Ok(Connection::over(wire))
+    }
+
+    fn dial(port: u16) -> std::io::Result<TcpStream> {
         let stream = TcpStream::connect(("127.0.0.1", port))?;
         stream.set_read_timeout(Some(PATIENCE)).expect("a socket option");
         stream.set_write_timeout(Some(PATIENCE)).expect("a socket option");
         stream.set_nodelay(true).expect("a socket option");
-        Ok(Connection::over(Wire::plain(stream)))
+        Ok(stream)
     }
 
     /// Over a connection that is there.
@@ -88,7 +101,7 @@ impl Connection {
 
     /// From now on silence is called so after this time.
     pub fn wait_no_longer_than(&mut self, silence: Duration) {
-        self.stream.set_read_timeout(Some(silence)).expect("a socket option");
+        self.stream.socket().set_read_timeout(Some(silence)).expect("a socket option");
     }
 
     /// Sends exact bytes. A peer that closed already is not an error: its answer is what counts.

@@ -4,8 +4,10 @@ use std::fs::File;
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rustls::ClientConfig;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -74,6 +76,8 @@ pub struct Gateway {
     /// Variables of the process beside those of every gateway.
     environment: Vec<(&'static str, &'static str)>,
     child: Option<Child>,
+    /// Whom clients of the data plane believe; without it they speak plain HTTP.
+    trust: Option<Arc<ClientConfig>>,
 }
 
 impl Gateway {
@@ -88,11 +92,14 @@ impl Gateway {
     pub fn prepare(config: &Value) -> Gateway {
         let home = tempfile::tempdir().expect("a temporary folder");
         let (port, admin_port) = (free_port(), free_port());
-        let gateway = Gateway { port, admin_port, home, environment: Vec::new(), child: None };
+        let gateway = Gateway { port, admin_port, home, environment: Vec::new(), child: None, trust: None };
         let mut whole = config.clone();
         whole["listen"] = json!(format!("127.0.0.1:{}", gateway.port));
         whole["admin"] = json!({ "listen": format!("127.0.0.1:{admin_port}"),
                                  "token_env": "TT_ADMIN_TOKEN" });
+        if let Some(tls) = config["admin"].get("tls") {
+            whole["admin"]["tls"] = tls.clone();
+        }
         whole["data_dir"] = json!(gateway.home.path().join("data"));
         std::fs::write(gateway.config_path(), whole.to_string()).expect("a writable folder");
         gateway
@@ -101,6 +108,11 @@ impl Gateway {
     /// Gives the process this variable when it is started.
     pub fn set(&mut self, name: &'static str, value: &'static str) {
         self.environment.push((name, value));
+    }
+
+    /// Lets clients of the data plane speak TLS and believe in this.
+    pub fn trust(&mut self, trust: Arc<ClientConfig>) {
+        self.trust = Some(trust);
     }
 
     /// Starts the process and waits until it is ready.
@@ -128,7 +140,7 @@ impl Gateway {
             let over = child.try_wait().expect("a child of ours");
             assert!(over.is_none(), "the gateway ended with {over:?}: {}", self.log());
             // The socket of a process that was killed may still be there for a moment.
-            let mut connection = Connection::try_open(self.port).ok()?;
+            let mut connection = self.try_connect().ok()?;
             let answer = connection.try_ask(&request("GET", "/tt/v1/readyz", &[], b""));
             answer.is_ok_and(|answer| answer.status == 200).then_some(())
         });
@@ -225,7 +237,14 @@ impl Gateway {
 
     /// A connection to the data plane.
     pub fn connect(&self) -> Connection {
-        Connection::open(self.port)
+        self.try_connect().unwrap_or_else(|error| panic!("the gateway does not accept: {error}"))
+    }
+
+    fn try_connect(&self) -> std::io::Result<Connection> {
+        match &self.trust {
+            None => Connection::try_open(self.port),
+            Some(trust) => Connection::try_open_tls(self.port, trust.clone()),
+        }
     }
 
     /// A GET on a connection of its own.

@@ -92,11 +92,20 @@ impl Wire {
     /// Asks for new keys in mid-session, as either side may at any time (RFC 8446 §4.6.3).
     pub fn update_keys(&self) {
         let mut tcp = &*self.tcp;
-        if let Some(Session::Server(session)) = self.session().as_deref_mut() {
-            session.refresh_traffic_keys().expect("TLS 1.3");
-            while session.wants_write() {
-                session.write_tls(&mut tcp).expect("written");
+        match self.session().as_deref_mut() {
+            Some(Session::Client(session)) => {
+                session.refresh_traffic_keys().expect("TLS 1.3");
+                while session.wants_write() {
+                    session.write_tls(&mut tcp).expect("written");
+                }
             }
+            Some(Session::Server(session)) => {
+                session.refresh_traffic_keys().expect("TLS 1.3");
+                while session.wants_write() {
+                    session.write_tls(&mut tcp).expect("written");
+                }
+            }
+            None => {}
         }
     }
 

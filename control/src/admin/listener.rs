@@ -1,4 +1,4 @@
-//! The management listener's connections: how many, and how long their parts may take.
+//! The management listener's connections: how many, over TLS or not, and how long their parts may take.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,13 +7,18 @@ use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
 
 use crate::bounds;
+use crate::management::Management;
 
-/// Serves until the runtime ends. A connection beyond the bound waits to be accepted.
-pub async fn serve(listener: std::net::TcpListener, router: Router) {
+/// Serves until the runtime ends, with the certificate that is in force when a connection is accepted. A connection beyond
+/// the bound waits to be accepted.
+pub async fn serve(listener: std::net::TcpListener, router: Router, management: Arc<Management>) {
     let listener = match TcpListener::from_std(listener) {
         Ok(listener) => listener,
         Err(error) => return tracing::error!(%error, "the management listener has ended"),
@@ -24,9 +29,12 @@ pub async fn serve(listener: std::net::TcpListener, router: Router) {
         let Ok(place) = Arc::clone(&room).acquire_owned().await else { return };
         match listener.accept().await {
             Ok((stream, _)) => {
-                let router = router.clone();
+                let (router, tls) = (router.clone(), management.admin_tls());
                 tokio::spawn(async move {
-                    serve_connection(stream, router).await;
+                    match tls {
+                        None => serve_connection(stream, router).await,
+                        Some(tls) => serve_secured(stream, router, tls).await,
+                    }
                     drop(place);
                 });
             }
@@ -39,7 +47,16 @@ pub async fn serve(listener: std::net::TcpListener, router: Router) {
     }
 }
 
-async fn serve_connection(stream: TcpStream, router: Router) {
+async fn serve_secured(stream: TcpStream, router: Router, tls: Arc<ServerConfig>) {
+    let handshake = TlsAcceptor::from(tls).accept(stream);
+    match tokio::time::timeout(Duration::from_millis(bounds::ADMIN_HEAD_MS), handshake).await {
+        Ok(Ok(stream)) => serve_connection(stream, router).await,
+        Ok(Err(error)) => tracing::debug!(%error, "no TLS with a caller of the management listener"),
+        Err(_) => tracing::debug!("a caller of the management listener made no TLS handshake in time"),
+    }
+}
+
+async fn serve_connection(stream: impl AsyncRead + AsyncWrite + Unpin, router: Router) {
     let mut server = http1::Builder::new();
     server
         .timer(TokioTimer::new())

@@ -25,7 +25,7 @@ use rustls::pki_types::ServerName;
 
 use decode::{At, Decoder};
 pub use decode::{Environment, Finding};
-pub use tls::ClientTls;
+pub use tls::{ClientTls, ServerTls};
 
 use crate::bounds;
 use crate::secret::Secret;
@@ -38,6 +38,8 @@ pub struct Config {
     pub path: PathBuf,
     /// Where the data plane listens.
     pub listen: SocketAddr,
+    /// What the data plane shows its clients; absent when it listens for plain HTTP.
+    pub tls: Option<ServerTls>,
     /// The management listener; absent without an `admin` block.
     pub admin: Option<Admin>,
     /// How many cores serve.
@@ -61,12 +63,14 @@ pub struct Config {
 }
 
 /// The management listener.
-#[derive(Debug, Eq, PartialEq)]
+#[derive(Debug)]
 pub struct Admin {
     /// Where it listens.
     pub listen: SocketAddr,
     /// The root token; `None` only where credentials were not asked for ([`Credentials::Unused`]).
     pub token: Option<Secret>,
+    /// What it shows its callers; absent when it listens for plain HTTP.
+    pub tls: Option<ServerTls>,
 }
 
 /// How many cores serve.
@@ -205,7 +209,10 @@ impl Config {
     /// Every other file whose content is part of the config.
     pub fn files(&self) -> Vec<&Path> {
         let ca_files = self.providers.iter().filter_map(|provider| provider.tls.as_ref()?.ca_file.as_deref());
-        self.price_file.as_deref().into_iter().chain(ca_files).collect()
+        let listeners = [self.tls.as_ref(), self.admin.as_ref().and_then(|admin| admin.tls.as_ref())];
+        let pairs =
+            listeners.into_iter().flatten().flat_map(|tls| [tls.cert_file.as_path(), tls.key_file.as_path()]);
+        self.price_file.as_deref().into_iter().chain(ca_files).chain(pairs).collect()
     }
 
     /// Reads a config file with the process' own environment.
@@ -257,6 +264,7 @@ impl Config {
 fn whole(decoder: &mut Decoder<'_>, root: At<'_>, path: &Path, credentials: Credentials) -> Option<Config> {
     let known = [
         "listen",
+        "tls",
         "admin",
         "workers",
         "data_dir",
@@ -270,7 +278,8 @@ fn whole(decoder: &mut Decoder<'_>, root: At<'_>, path: &Path, credentials: Cred
     let fields = decoder.fields(root, &known)?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let listen = server::listen(decoder, &fields);
-    let admin = server::admin(decoder, &fields, credentials);
+    let tls = tls::server(decoder, &fields, folder, credentials);
+    let admin = server::admin(decoder, &fields, folder, credentials);
     let workers = server::workers(decoder, &fields);
     let data_dir = server::data_dir(decoder, &fields, folder);
     let require_key = server::require_key(decoder, &fields);
@@ -283,6 +292,7 @@ fn whole(decoder: &mut Decoder<'_>, root: At<'_>, path: &Path, credentials: Cred
     Some(Config {
         path: path.to_owned(),
         listen: listen?,
+        tls: tls?,
         admin: admin?,
         workers: workers?,
         data_dir: data_dir?,

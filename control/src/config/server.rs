@@ -7,7 +7,7 @@ use std::time::Duration;
 use engine::Span;
 
 use super::decode::{At, Decoder, Fields, is_variable_name, shown};
-use super::{Admin, Credentials, Http, Workers, number};
+use super::{Admin, Credentials, Http, Workers, number, tls};
 use crate::bounds;
 use crate::secret::Secret;
 
@@ -35,16 +35,18 @@ fn address(decoder: &mut Decoder<'_>, at: &At<'_>) -> Option<SocketAddr> {
 pub fn admin(
     decoder: &mut Decoder<'_>,
     fields: &Fields<'_>,
+    folder: &Path,
     credentials: Credentials,
 ) -> Option<Option<Admin>> {
     let Some(at) = fields.get("admin") else { return Some(None) };
-    let fields = decoder.fields(at, &["listen", "token_env"])?;
+    let fields = decoder.fields(at, &["listen", "token_env", "tls"])?;
     let listen = match fields.get("listen") {
         None => Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 8791))),
         Some(at) => address(decoder, &at),
     };
     let token = decoder.required(&fields, "token_env").and_then(|at| secret(decoder, &at, credentials));
-    Some(Some(Admin { listen: listen?, token: token? }))
+    let tls = tls::server(decoder, &fields, folder, credentials);
+    Some(Some(Admin { listen: listen?, token: token?, tls: tls? }))
 }
 
 /// A credential by the name of its environment variable. It goes into a header, so it must be visible ASCII; an

@@ -558,3 +558,103 @@ fn the_example_passes_strictly() {
     let armed = crate::arm::arm(1, &loaded.config, &Default::default(), &[]).expect("it compiles");
     assert_eq!(armed.ruleset.all_instances().len(), 13);
 }
+
+/// A folder with a certificate, its key, another key and something else.
+fn pem_folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    let write = |name: &str, text: String| std::fs::write(folder.path().join(name), text).expect("written");
+    let own = rcgen::generate_simple_self_signed(vec!["gateway".to_owned()]).expect("a certificate");
+    write("cert.pem", own.cert.pem());
+    write("key.pem", own.signing_key.serialize_pem());
+    write("other.pem", rcgen::KeyPair::generate().expect("a key").serialize_pem());
+    write("noise.pem", "nothing of the kind".to_owned());
+    folder
+}
+
+#[test]
+fn certificates_and_keys_are_read_and_fit_together() {
+    let folder = pem_folder();
+    let path = folder.path().join("gateway.yaml");
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let absent = format!(
+        "E 1 tls.cert_file: {}: cannot be read: No such file or directory (os error 2)",
+        at("absent")
+    );
+    let noise = at("noise.pem");
+    let no_certificate =
+        format!("E 1 tls.cert_file: {noise}: holds no certificate (-----BEGIN CERTIFICATE-----)");
+    let no_key = format!(
+        "E 1 tls.key_file: {noise}: holds no private key that is not encrypted (-----BEGIN PRIVATE KEY-----)"
+    );
+    let other = format!(
+        "E 1 tls.key_file: {}: is not the key of the certificate in {}",
+        at("other.pem"),
+        at("cert.pem")
+    );
+    for (cert, key, want) in [
+        ("cert.pem", "key.pem", vec![]),
+        ("absent", "key.pem", vec![absent.clone()]),
+        ("absent", "noise.pem", vec![absent, no_key.clone()]),
+        ("noise.pem", "key.pem", vec![no_certificate]),
+        ("cert.pem", "noise.pem", vec![no_key]),
+        ("cert.pem", "other.pem", vec![other]),
+    ] {
+        for place in ["", "admin."] {
+            let block = format!("{{ cert_file: {cert}, key_file: {key} }}");
+            let text = match place {
+                "" => format!("tls: {block}"),
+                _ => format!("admin: {{ token_env: TOKEN, tls: {block} }}"),
+            };
+            let loaded = Config::parse(&text, &path, Credentials::Needed, &environment);
+            let errors = loaded.err().map(|rejected| rejected.errors).unwrap_or_default();
+            let got: Vec<_> = errors.iter().map(|found| format!("E {} {found}", found.line)).collect();
+            let want: Vec<_> =
+                want.iter().map(|line| line.replace("tls.", &format!("{place}tls."))).collect();
+            assert_eq!(got, want, "{text}");
+            let unused = Config::parse(&text, &path, Credentials::Unused, &environment);
+            assert!(unused.is_ok(), "the files are not looked at: {text}");
+        }
+    }
+    check(
+        "tls: { cert_file: a }",
+        &["E 1 tls.key_file: is missing", "E 1 tls.cert_file: /etc/tt/a: cannot be read.."],
+    );
+}
+
+#[test]
+fn the_roots_of_a_provider_are_a_file_of_certificates() {
+    let folder = pem_folder();
+    let path = folder.path().join("gateway.yaml");
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    for (url, file, want) in [
+        ("https://x", "cert.pem", vec![]),
+        (
+            "http://x",
+            "cert.pem",
+            vec![
+                "W 1 providers[0].tls: has no effect: no base URL of this provider begins with https://"
+                    .to_owned(),
+            ],
+        ),
+        (
+            "https://x",
+            "noise.pem",
+            vec![format!(
+                "E 1 providers[0].tls.ca_file: {}: holds no certificate (-----BEGIN CERTIFICATE-----)",
+                at("noise.pem")
+            )],
+        ),
+    ] {
+        let text = format!(
+            "providers: [ {{ id: a, api: openai, base_urls: [\"{url}\"], tls: {{ ca_file: {file} }} }} ]"
+        );
+        let (errors, warnings) = match Config::parse(&text, &path, Credentials::Needed, &environment) {
+            Ok(loaded) => (Vec::new(), loaded.warnings),
+            Err(rejected) => (rejected.errors, rejected.warnings),
+        };
+        let errors = errors.iter().map(|found| format!("E {} {found}", found.line));
+        let got: Vec<_> =
+            errors.chain(warnings.iter().map(|found| format!("W {} {found}", found.line))).collect();
+        assert_eq!(got, want, "{text}");
+    }
+}

@@ -1,4 +1,4 @@
-//! `tls` blocks: whom a provider's certificates are believed from.
+//! `tls` blocks: whom a provider's certificates are believed from, and what a listener shows its clients.
 //!
 //! There is no way to believe every certificate: traffic that anybody on the way can read and change is what `http://`
 //! says openly.
@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustls::crypto::{CryptoProvider, ring};
-use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
-use rustls::{ClientConfig, RootCertStore};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ClientConfig, Error, RootCertStore, ServerConfig};
 use sha2::{Digest, Sha256};
 
 use super::Credentials;
@@ -36,6 +36,93 @@ impl fmt::Debug for ClientTls {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("ClientTls").field("ca_file", &self.ca_file).finish_non_exhaustive()
     }
+}
+
+/// What a listener shows its clients.
+#[derive(Clone)]
+pub struct ServerTls {
+    /// The settings.
+    pub config: Arc<ServerConfig>,
+    /// The file of the certificate and those that it leads through.
+    pub cert_file: PathBuf,
+    /// The file of its key.
+    pub key_file: PathBuf,
+}
+
+impl fmt::Debug for ServerTls {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("ServerTls").field("cert_file", &self.cert_file).finish_non_exhaustive()
+    }
+}
+
+/// A listener's `tls` block. The files are not looked at where credentials are not.
+pub fn server(
+    decoder: &mut Decoder<'_>,
+    fields: &Fields<'_>,
+    folder: &Path,
+    credentials: Credentials,
+) -> Option<Option<ServerTls>> {
+    let Some(at) = fields.get("tls") else { return Some(None) };
+    let block = decoder.fields(at.clone(), &["cert_file", "key_file"])?;
+    let cert = decoder.required(&block, "cert_file");
+    let key = decoder.required(&block, "key_file");
+    let cert = cert.and_then(|at| Some((folder.join(decoder.string(&at)?), at)));
+    let key = key.and_then(|at| Some((folder.join(decoder.string(&at)?), at)));
+    if credentials == Credentials::Unused {
+        return cert.and(key).map(|_| None);
+    }
+    let chain = cert.as_ref().and_then(|(path, at)| in_file(decoder, at, path, certificates));
+    let own = key.as_ref().and_then(|(path, at)| in_file(decoder, at, path, private_key));
+    let (chain, own) = (chain?, own?);
+    let ((cert_file, _), (key_file, key_at)) = (cert?, key?);
+    match server_config(chain, own) {
+        Ok(config) => Some(Some(ServerTls { config: Arc::new(config), cert_file, key_file })),
+        Err(Error::InconsistentKeys(_)) => {
+            let (key, cert) = (key_file.display(), cert_file.display());
+            decoder.error(&key_at, format!("{key}: is not the key of the certificate in {cert}"));
+            None
+        }
+        Err(error) => {
+            decoder.error(&at, format!("the certificate and its key cannot be used: {error}"));
+            None
+        }
+    }
+}
+
+fn server_config(
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+) -> Result<ServerConfig, Error> {
+    let mut config = ServerConfig::builder_with_provider(cryptography())
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth()
+        .with_single_cert(chain, key)?;
+    config.alpn_protocols = vec![PROTOCOL.to_vec()];
+    // Sealed tickets instead of a table: any core resumes what another one began.
+    config.ticketer = ring::Ticketer::new()?;
+    Ok(config)
+}
+
+/// What a PEM file holds; an error has the file's name, and nothing of what is in it.
+fn in_file<T>(
+    decoder: &mut Decoder<'_>,
+    at: &At<'_>,
+    path: &Path,
+    read: impl FnOnce(&str) -> Result<T, String>,
+) -> Option<T> {
+    let pem = pem_file(decoder, at, path)?;
+    match read(&pem) {
+        Ok(found) => Some(found),
+        Err(reason) => {
+            decoder.error(at, format!("{}: {reason}", path.display()));
+            None
+        }
+    }
+}
+
+fn private_key(pem: &str) -> Result<PrivateKeyDer<'static>, String> {
+    let wrong = "holds no private key that is not encrypted (-----BEGIN PRIVATE KEY-----)";
+    PrivateKeyDer::from_pem_slice(pem.as_bytes()).map_err(|_| wrong.to_owned())
 }
 
 /// A provider's `tls` block, the built-in roots when absent. `used`: whether it has a base URL with TLS at all.

@@ -17,6 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use engine::{CounterMark, DroppedOverride, KeyRing, Kid, NodeId, Probe, ProbeAnswer, Ruleset};
 use jiff::Timestamp;
+use rustls::ServerConfig;
 use serde_json::json;
 
 use crate::config::Config;
@@ -72,6 +73,8 @@ pub struct Management {
     /// The content that was last tried. Held for a whole reload, so that two never overlap.
     tried: Mutex<Fingerprint>,
     state: Mutex<State>,
+    /// Of the config in force. Beside `state`, because who accepts connections may not wait for the disk.
+    admin_tls: Mutex<Option<Arc<ServerConfig>>>,
     board: Arc<Board>,
 }
 
@@ -98,6 +101,12 @@ fn sorted_nodes(config: &Config) -> Vec<NodeId> {
     nodes
 }
 
+/// What the management listener of a config shows its callers.
+fn admin_tls(config: &Config) -> Option<Arc<ServerConfig>> {
+    let tls = config.admin.as_ref()?.tls.as_ref()?;
+    Some(Arc::clone(&tls.config))
+}
+
 impl Management {
     /// Takes over what [`crate::start::prepare`] has made and the data plane runs on.
     pub fn new(store: Store, in_force: InForce, publish: Publish) -> Management {
@@ -105,7 +114,8 @@ impl Management {
         let (declared, keys_as_of) = (sorted_nodes(&config), runtime.as_of);
         let state = State { store, config, ruleset, runtime, dropped, keys, declared, keys_as_of };
         let tried = Mutex::new(fingerprint);
-        Management { publish, tried, state: Mutex::new(state), board: Arc::default() }
+        let admin_tls = Mutex::new(admin_tls(&state.config));
+        Management { publish, tried, state: Mutex::new(state), admin_tls, board: Arc::default() }
     }
 
     /// The state. A panic of somebody who held it loses that one write, which the database has as a whole or not at
@@ -122,6 +132,11 @@ impl Management {
     /// The config in force.
     pub fn config(&self) -> Arc<Config> {
         Arc::clone(&self.state().config)
+    }
+
+    /// What the management listener shows its callers now; absent for plain HTTP.
+    pub(crate) fn admin_tls(&self) -> Option<Arc<ServerConfig>> {
+        self.admin_tls.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The ruleset in force.

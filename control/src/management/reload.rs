@@ -17,7 +17,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use super::{Management, State, sorted_nodes};
+use super::{Management, State, admin_tls, sorted_nodes};
 use crate::arm::{self, ArmError};
 use crate::bounds;
 use crate::config::{Config, Credentials, Finding, Loaded, line_of, process_environment};
@@ -209,6 +209,7 @@ impl Management {
         audit_done(&mut state, trigger, &next)?;
         let Next { config, runtime, armed, .. } = next;
         ready(Arc::clone(&armed.ruleset));
+        *self.admin_tls.lock().unwrap_or_else(PoisonError::into_inner) = admin_tls(&config);
         let warnings: Vec<_> = warnings.iter().map(|warning| located(&config.path, warning)).collect();
         for line in warnings.iter().cloned().chain(armed.dropped.iter().map(dropped_line)) {
             tracing::warn!("{line}");

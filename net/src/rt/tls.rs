@@ -127,6 +127,10 @@ impl Session {
             }
             begun = true;
             self.digest();
+            // Nothing of a handshake is left over but what its protocol has no room for.
+            if self.fed < self.incoming.len() && self.connection.is_handshaking() {
+                return Err(NoTls::Broken(ErrorKind::InvalidData));
+            }
         }
     }
 
