@@ -189,3 +189,7 @@ pub const KEY_NAME_BYTES: usize = 256;
 
 /// Seconds that a rotated key still works unless told otherwise: a day to roll a new one out.
 pub const ROTATE_OVERLAP_SECS: i64 = 86_400;
+
+/// Models whose usage one key has rows of its own for in one hour; what it asks for beyond them is added up. More than any
+/// provider serves.
+pub const MODELS_A_KEY: usize = 1_000;

@@ -13,6 +13,7 @@
 //! number of counters, of usage rows and of keys, not by how long the trouble lasts.
 
 mod leisure;
+mod names;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,12 +28,14 @@ use crate::metrics::Board;
 use crate::start::StartError;
 use crate::store::Store;
 use leisure::Leisure;
+use names::Names;
 
 /// What is reported and not written yet.
 #[derive(Default)]
 struct Unwritten {
     counters: HashMap<CounterIdentity, CounterMark>,
     usage: Leisure<UsageKey, UsageSum>,
+    names: Names,
     key_uses: Leisure<Kid, Timestamp>,
     /// When some of these were last tried to be written.
     tried: Option<Instant>,
@@ -69,7 +72,7 @@ impl Unwritten {
             }
             Report::Usage(rows) => {
                 for row in rows {
-                    self.usage.of(row.key).add(&row.sum);
+                    self.usage.of(self.names.bounded(row.key)).add(&row.sum);
                 }
             }
         }
