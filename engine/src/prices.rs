@@ -59,6 +59,11 @@ impl Rates {
         read.total().saturating_add(written.total())
     }
 
+    /// Whether what was written was reported in tokens, and these have a price.
+    fn pays_output(&self, usage: &Usage) -> bool {
+        usage.output > Tokens::ZERO && self.dearest_output() > TokenPrice(0)
+    }
+
     /// The dearest price of a token read: what one costs at the most.
     fn dearest_input(&self) -> TokenPrice {
         let kinds =
@@ -113,7 +118,7 @@ pub struct ModelPrice {
     above: Box<[Above]>,
     /// For each exchange.
     pub per_request: PicoUsd,
-    /// For each image that is made, where its tokens are not reported.
+    /// For each image that is made, where tokens written are not reported or have no price.
     pub per_image: PicoUsd,
     /// For a second of audio, where time is reported in place of tokens.
     pub per_second: PicoUsd,
@@ -171,7 +176,7 @@ impl ModelPrice {
     #[must_use]
     pub fn cost(&self, usage: &Usage) -> PicoUsd {
         let rates = self.reached(usage.input).last().map_or(&self.rates, |step| &step.rates);
-        let images = if usage.output == Tokens::ZERO { usage.images } else { 0 };
+        let images = if rates.pays_output(usage) { 0 } else { usage.images };
         let milliseconds = u128::from(usage.milliseconds);
         rates
             .cost(usage)

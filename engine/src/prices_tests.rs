@@ -119,6 +119,9 @@ fn what_is_no_token_has_its_price() {
     check(&model, Usage { images: 3, ..Usage::default() }, "0.13");
     // An image whose tokens are reported is paid by these.
     check(&model, Usage { images: 3, ..usage(0, 0, 1_000_000) }, "1.01");
+    let mut by_image = ModelPrice::new(Rates { input: price("1"), ..Rates::default() }, Vec::new());
+    by_image.per_image = usd("0.04");
+    check(&by_image, Usage { images: 3, image_output: Tokens(5), ..usage(1_000_000, 0, 7) }, "1.12");
     check(&model, Usage { milliseconds: 12_500, ..Usage::default() }, "0.01125");
     check(&model, Usage { milliseconds: 1, ..Usage::default() }, "0.0100001");
     check(&model, Usage { characters: 1000, ..Usage::default() }, "0.025");

@@ -16,6 +16,7 @@ mod exactness;
 mod journal;
 mod keys;
 mod kills;
+mod kinds;
 mod kit;
 mod lifecycle;
 mod requests;
