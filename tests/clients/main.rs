@@ -1,4 +1,5 @@
-//! Real clients against the running gateway: the official Python SDK, curl, and a tester of APIs by their description.
+//! Real clients against the running gateway: the official SDKs for Python and Node, LangChain, curl, wrk, and a tester of
+//! APIs by their description.
 //!
 //! What a client makes of an answer is the client's code, so it is asked: which exception, which
 //! members, how many tries. The backend behind the gateway says how many requests really came.
@@ -8,7 +9,9 @@ mod support;
 
 mod curl;
 mod description;
+mod script;
 mod sdk;
+mod sdks;
 mod wrk;
 
 use std::sync::Arc;

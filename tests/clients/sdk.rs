@@ -1,15 +1,15 @@
 //! The official `openai` SDK for Python: a chat, streams, and what it does with a refusal.
 
-use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::script::{Script, compare};
 use super::support::backend::{STREAM_HEAD, Then, delta};
 use super::support::gateway::user_limit;
 use super::support::rig::{Figures, Rig, all_types};
-use super::support::{python, repository, until};
+use super::support::until;
 use super::{INPUT, OUTPUT, model};
 
 /// One run of a scenario and what must come of it.
@@ -24,25 +24,14 @@ struct Scenario {
 }
 
 fn run(rig: &Rig, scenario: &str, credential: &str) -> Value {
-    let folder = repository().join("tests/clients");
-    let python = python::environment("clients", &folder.join("requirements.txt"));
-    let mut command = Command::new(python);
-    command.arg(folder.join("sdk.py")).arg(scenario).env("PYTHONDONTWRITEBYTECODE", "1");
-    command.env("TT_URL", format!("http://127.0.0.1:{}", rig.gateway.port));
-    command.env("TT_KEY", credential).env_remove("OPENAI_BASE_URL").env("NO_PROXY", "127.0.0.1");
-    let output = command.output().expect("the environment's python starts");
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{scenario}: {errors}");
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{scenario}: {error}"))
+    Script::Python("sdk.py").run(rig, scenario, credential)
 }
 
 fn check(scenario: Scenario) -> Rig {
     let limits = scenario.limits.unwrap_or_else(|| all_types(1_000_000));
     let rig = Rig::with(model(), limits, |_| {});
     let facts = run(&rig, scenario.name, &rig.key.credential);
-    for (name, wanted) in scenario.facts.as_object().expect("facts by name") {
-        assert_eq!(&facts[name], wanted, "{}: {name} in {facts:#}", scenario.name);
-    }
+    compare(scenario.name, &facts, &scenario.facts);
     assert_eq!(rig.backend.count(), scenario.delivered, "{}: requests delivered", scenario.name);
     rig
 }

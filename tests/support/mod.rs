@@ -1,4 +1,4 @@
-//! What the whole-system tests share: the repository's folders, Python with its packages, and
+//! What the whole-system tests share: the repository's folders, Python and Node with their packages, and
 //! subprocesses that are always ended.
 //!
 //! Every target includes this module by path and uses a part of it, hence `dead_code`.
@@ -7,6 +7,7 @@
 pub mod backend;
 pub mod client;
 pub mod gateway;
+pub mod node;
 pub mod python;
 pub mod rig;
 pub mod wire;

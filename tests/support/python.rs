@@ -43,7 +43,7 @@ pub fn environment(name: &str, requirements: &Path) -> PathBuf {
 }
 
 /// Runs `command` to its end; panics with what it printed when it fails.
-fn succeed(what: &str, command: &mut Command) {
+pub(super) fn succeed(what: &str, command: &mut Command) {
     let output =
         command.output().unwrap_or_else(|error| panic!("could not make {what}: {command:?}: {error}"));
     assert!(
