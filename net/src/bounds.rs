@@ -143,6 +143,11 @@ pub const MAX_JSON_DEPTH: usize = 1024;
 /// Bytes of a model's name. It becomes part of counter identities, so it may not be a body of its own.
 pub const MAX_MODEL_BYTES: usize = 256;
 
+/// Parts of a form. The largest known request has sixteen images and a dozen fields.
+pub const MAX_FORM_PARTS: usize = 128;
+/// Bytes of the head of one part of a form: a name, a file's name and a type.
+pub const MAX_PART_HEAD: usize = 4096;
+
 /// Bytes of one server-sent event that is held back until it is known whether the client may see it.
 /// A closing usage event has 200 to 600 bytes; a larger event is no such event and passes at once.
 pub const MAX_WITHHELD_EVENT_BYTES: usize = 64 * 1024;

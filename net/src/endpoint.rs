@@ -43,8 +43,16 @@ pub enum Endpoint {
     Moderations,
     /// `/v1/images/generations`
     ImagesGenerations,
+    /// `/v1/images/edits`
+    ImagesEdits,
+    /// `/v1/images/variations`
+    ImagesVariations,
     /// `/v1/audio/speech`
     AudioSpeech,
+    /// `/v1/audio/transcriptions`
+    AudioTranscriptions,
+    /// `/v1/audio/translations`
+    AudioTranslations,
     /// `/v1/messages`
     Messages,
     /// `/api/chat`
@@ -59,14 +67,18 @@ pub enum Endpoint {
 
 impl Endpoint {
     /// All of them.
-    pub const ALL: [Endpoint; 12] = [
+    pub const ALL: [Endpoint; 16] = [
         Endpoint::ChatCompletions,
         Endpoint::Completions,
         Endpoint::Embeddings,
         Endpoint::Responses,
         Endpoint::Moderations,
         Endpoint::ImagesGenerations,
+        Endpoint::ImagesEdits,
+        Endpoint::ImagesVariations,
         Endpoint::AudioSpeech,
+        Endpoint::AudioTranscriptions,
+        Endpoint::AudioTranslations,
         Endpoint::Messages,
         Endpoint::OllamaChat,
         Endpoint::OllamaGenerate,
@@ -83,7 +95,11 @@ impl Endpoint {
             Endpoint::Responses => "/v1/responses",
             Endpoint::Moderations => "/v1/moderations",
             Endpoint::ImagesGenerations => "/v1/images/generations",
+            Endpoint::ImagesEdits => "/v1/images/edits",
+            Endpoint::ImagesVariations => "/v1/images/variations",
             Endpoint::AudioSpeech => "/v1/audio/speech",
+            Endpoint::AudioTranscriptions => "/v1/audio/transcriptions",
+            Endpoint::AudioTranslations => "/v1/audio/translations",
             Endpoint::Messages => "/v1/messages",
             Endpoint::OllamaChat => "/api/chat",
             Endpoint::OllamaGenerate => "/api/generate",
@@ -112,7 +128,18 @@ impl Endpoint {
 
     /// Whether its requests ask for images, `n` of them.
     pub const fn makes_images(self) -> bool {
-        matches!(self, Endpoint::ImagesGenerations)
+        matches!(self, Endpoint::ImagesGenerations | Endpoint::ImagesEdits | Endpoint::ImagesVariations)
+    }
+
+    /// Whether its requests may come as forms, with files.
+    pub const fn takes_forms(self) -> bool {
+        matches!(
+            self,
+            Endpoint::ImagesEdits
+                | Endpoint::ImagesVariations
+                | Endpoint::AudioTranscriptions
+                | Endpoint::AudioTranslations
+        )
     }
 
     /// Whether vendors may bill it by the characters of the prompt: its answers report nothing.

@@ -16,6 +16,7 @@ mod connection;
 mod core;
 pub mod endpoint;
 mod exchange;
+pub mod form;
 mod gateway;
 pub mod http1;
 pub mod identity;

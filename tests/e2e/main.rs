@@ -23,4 +23,5 @@ mod requests;
 mod storm;
 mod tls_backends;
 mod tls_clients;
+mod tls_pieces;
 mod upstreams;

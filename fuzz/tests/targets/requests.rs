@@ -2,6 +2,7 @@
 
 use fuzz::{arrivals, fuzz};
 use net::endpoint::Endpoint;
+use net::form;
 use net::http1::head::parse_request;
 use net::http1::{BodyFraming, ChunkStep, ChunkedDecoder, HeadBounds, HeadProgress, HeadSearch, RequestHead};
 use net::json::{Asked, expected, read_body, rewrite};
@@ -181,5 +182,48 @@ fn request_body() {
             }
             assert!(after == document, "{after}\n{document}");
         }
+    });
+}
+
+/// A form that is taken has its model in one part and nowhere else, for who cuts it at its boundary without thinking; and
+/// with another model in its place it is the same form.
+#[test]
+fn request_form() {
+    const BOUNDARY: &str = "-b0";
+    let words = &[
+        "\r\n",
+        "\r\n\r\n",
+        "\r\n---b0",
+        "\r\n---b0--",
+        "---b0\r\n",
+        "Content-Disposition: form-data; name=\"model\"\r\n\r\n",
+        "name=\"prompt\"",
+        "; name=model",
+        "; filename=\"",
+        "\\\"",
+        "Content-Transfer-Encoding: base64\r\n",
+        "Model",
+        "true",
+        "0",
+        "-",
+    ];
+    fuzz("request_form", words, |input| {
+        let Ok(facts) = form::read(input, BOUNDARY, Endpoint::ImagesEdits) else { return };
+        let model = facts.model(input);
+        let text = String::from_utf8_lossy(input);
+        let framed = format!("\r\n{text}");
+        let parts: Vec<&str> = framed.split("\r\n---b0").skip(1).collect();
+        assert!(parts.last().is_some_and(|last| last.starts_with("--")), "{text}");
+        let holds = |part: &&&str| {
+            let (head, content) = part.split_once("\r\n\r\n").unwrap_or((part, ""));
+            content == model && head.to_ascii_lowercase().contains("model")
+        };
+        assert!(parts.iter().any(|part| holds(&part)), "{model:?} is in no part of {text}");
+        let other = rewrite(input, &facts, Some("another-1"), false).unwrap_or_else(|| input.to_vec());
+        let again = form::read(&other, BOUNDARY, Endpoint::ImagesEdits).expect("a form after a rewrite");
+        assert_eq!(again.model(&other), "another-1");
+        assert_eq!((again.stream, again.n, again.prompt_bytes), (facts.stream, facts.n, facts.prompt_bytes));
+        let back = rewrite(&other, &again, Some(model), false).unwrap_or(other);
+        assert_eq!(back, input);
     });
 }

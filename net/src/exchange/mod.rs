@@ -29,6 +29,7 @@ use crate::charge::Charge;
 use crate::connection::{BodyRead, Client, Next};
 use crate::core::{Core, GateTwoVerdict};
 use crate::endpoint::{Dialect, Endpoint, classify};
+use crate::form;
 use crate::http1::{BodyFraming, Version};
 use crate::identity::{self, Credential};
 use crate::json::{self, BodyError, BodyFacts};
@@ -202,8 +203,14 @@ impl Exchange<'_> {
     /// What the body says. A large one is read beside the cores: a hostile 64 MiB of tiny tokens takes a second.
     async fn facts(&self, body: Vec<u8>, endpoint: Endpoint) -> (Vec<u8>, Result<BodyFacts, BodyError>) {
         let small = body.len() <= READ_ON_CORE;
+        let content_type = self.client.head.header("content-type").filter(|_| endpoint.takes_forms());
+        let boundary = content_type.and_then(form::boundary).map(|boundary| boundary.map(str::to_owned));
         let read = move || {
-            let facts = json::read_body(&body, endpoint);
+            let facts = match boundary {
+                None => json::read_body(&body, endpoint),
+                Some(Ok(boundary)) => form::read(&body, &boundary, endpoint),
+                Some(Err(reason)) => Err(BodyError::NotAForm(reason)),
+            };
             (body, facts)
         };
         if small { read() } else { rt::offload(&self.core.shared.offload, read).await }

@@ -24,6 +24,8 @@ pub enum BodyError {
     NotJson(ScanError),
     /// JSON, but not an object.
     NotAnObject,
+    /// No form either, for this reason.
+    NotAForm(&'static str),
     /// No member `model`.
     NoModel,
     /// A member of the wrong type or range: its name, and what it must be.
@@ -38,7 +40,7 @@ impl BodyError {
     /// The member the error is about: `param` in the error's JSON.
     pub fn param(&self) -> Option<&'static str> {
         match self {
-            BodyError::NotJson(_) | BodyError::NotAnObject => None,
+            BodyError::NotJson(_) | BodyError::NotAnObject | BodyError::NotAForm(_) => None,
             BodyError::NoModel => Some("model"),
             BodyError::Wrong(name, _) | BodyError::Duplicate(name) | BodyError::Misspelt(name) => Some(name),
         }
@@ -52,6 +54,9 @@ impl fmt::Display for BodyError {
                 write!(f, "the request body is not valid JSON: {} at byte {}", error.reason, error.offset)
             }
             BodyError::NotAnObject => f.write_str("the request body must be a JSON object"),
+            BodyError::NotAForm(reason) => {
+                write!(f, "the request body is no multipart/form-data that can be read: {reason}")
+            }
             BodyError::NoModel => {
                 f.write_str("the request body has no member \"model\"; name the model to use")
             }
@@ -100,8 +105,10 @@ pub(super) enum StreamOptions {
 pub struct BodyFacts {
     /// The unescaped name, when the body has it escaped.
     unescaped_model: Option<Box<str>>,
-    /// The value of `model` with its quotes.
+    /// The value of `model`: in JSON with its quotes, in a form its text.
     pub model_span: Range<usize>,
+    /// The body is a form.
+    pub(super) is_form: bool,
     /// Whether the answer is to be streamed.
     pub stream: bool,
     /// Choices asked for; at least 1.
@@ -120,12 +127,34 @@ pub struct BodyFacts {
 }
 
 impl BodyFacts {
+    /// Of a form, before any of its fields is read.
+    pub fn of_form(endpoint: Endpoint) -> BodyFacts {
+        BodyFacts { is_form: true, ..BodyFacts::nothing_of(endpoint) }
+    }
+
+    fn nothing_of(endpoint: Endpoint) -> BodyFacts {
+        BodyFacts {
+            unescaped_model: None,
+            model_span: 0..0,
+            is_form: false,
+            stream: endpoint.streams_by_default(),
+            n: 1,
+            output_cap: None,
+            prompt_bytes: 0,
+            characters: 0,
+            include_usage: Asked::No,
+            stream_options: StreamOptions::Absent,
+            inside: 0,
+        }
+    }
+
     /// The model asked for; `body` is what the facts were read from.
     pub fn model<'a>(&'a self, body: &'a [u8]) -> &'a str {
         match &self.unescaped_model {
             Some(model) => model,
             None => {
-                let inner = self.model_span.start + 1..self.model_span.end.saturating_sub(1);
+                let quote = usize::from(!self.is_form);
+                let inner = self.model_span.start + quote..self.model_span.end.saturating_sub(quote);
                 body.get(inner).and_then(|raw| std::str::from_utf8(raw).ok()).unwrap_or("")
             }
         }
@@ -211,18 +240,7 @@ pub fn read_body(bytes: &[u8], endpoint: Endpoint) -> Result<BodyFacts, BodyErro
         }
     };
     let mut reader = Reader {
-        facts: BodyFacts {
-            unescaped_model: None,
-            model_span: 0..0,
-            stream: endpoint.streams_by_default(),
-            n: 1,
-            output_cap: None,
-            prompt_bytes: 0,
-            characters: 0,
-            include_usage: Asked::No,
-            stream_options: StreamOptions::Absent,
-            inside: start + 1,
-        },
+        facts: BodyFacts { inside: start + 1, ..BodyFacts::nothing_of(endpoint) },
         scanner,
         counts_characters: endpoint.is_paid_by_characters(),
         seen: 0,

@@ -16,9 +16,12 @@ pub fn rewrite(
     let served = served_model.filter(|served| *served != facts.model(bytes));
     let mut splices: [Option<(Range<usize>, Vec<u8>)>; 2] = [None, None];
     if let Some(served) = served {
-        let mut quoted = Vec::with_capacity(served.len() + 2);
-        write_string(&mut quoted, served);
-        splices[0] = Some((facts.model_span.clone(), quoted));
+        let mut written = Vec::with_capacity(served.len() + 2);
+        match facts.is_form {
+            true => written.extend_from_slice(served.as_bytes()),
+            false => write_string(&mut written, served),
+        }
+        splices[0] = Some((facts.model_span.clone(), written));
     }
     if ask_usage && facts.include_usage == Asked::No {
         splices[1] = Some(usage_splice(facts));
