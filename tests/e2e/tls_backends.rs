@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::support::backend::{
-    Backend, Exchange, STREAM_HEAD, Script, Then, answers, chat_answer, delta, exactly,
+    Backend, Exchange, STREAM_HEAD, Script, Then, answers, chat_answer, delta, exactly, streams_until_left,
 };
 use super::support::gateway::{chat_body, chat_request, stream_body};
 use super::support::rig::{Figures, Rig, all_types};
@@ -231,13 +231,7 @@ fn large_bodies_pass_both_ways() {
 
 #[test]
 fn a_client_that_leaves_stops_the_backend() {
-    let script: Script = Arc::new(|exchange| {
-        exchange.send(STREAM_HEAD.as_bytes());
-        exchange.chunk(&delta("begun"));
-        assert!(exchange.wait_for_close(Duration::from_secs(8)), "the backend is not told");
-        Then::Close
-    });
-    let secure = secure(script);
+    let secure = secure(streams_until_left());
     let mut client = secure.rig.gateway.connect();
     client.send(&chat_request(&secure.rig.key, stream_body()));
     client.read_until(b"begun").expect("the first event");

@@ -10,7 +10,9 @@ use rustls::HandshakeKind;
 use serde_json::json;
 use tempfile::TempDir;
 
-use super::support::backend::{Backend, STREAM_HEAD, Script, Then, answers, delta, exactly};
+use super::support::backend::{
+    Backend, STREAM_HEAD, Script, Then, answers, delta, exactly, streams_until_left,
+};
 use super::support::client::{Connection, request};
 use super::support::gateway::{CHAT, DEV1, Gateway, Key, chat_body, chat_request, config, stream_body};
 use super::support::rig::all_types;
@@ -114,13 +116,7 @@ fn a_client_that_comes_back_resumes_its_session() {
 
 #[test]
 fn a_client_that_leaves_stops_the_backend() {
-    let script: Script = Arc::new(|exchange| {
-        exchange.send(STREAM_HEAD.as_bytes());
-        exchange.chunk(&delta("begun"));
-        assert!(exchange.wait_for_close(Duration::from_secs(8)), "the backend is not told");
-        Then::Close
-    });
-    let secure = secure(script);
+    let secure = secure(streams_until_left());
     type Leave = fn(Connection) -> Option<Connection>;
     let leave: [(&str, Leave); 4] = [
         ("closes", |client| {

@@ -301,6 +301,16 @@ pub fn answers(input: u64, output: u64) -> Script {
     })
 }
 
+/// Begins a stream with the text `begun`, and waits to be left.
+pub fn streams_until_left() -> Script {
+    Arc::new(|exchange| {
+        exchange.send(STREAM_HEAD.as_bytes());
+        exchange.chunk(&delta("begun"));
+        assert!(exchange.wait_for_close(Duration::from_secs(8)), "the backend is not told");
+        Then::Close
+    })
+}
+
 /// Sends exact bytes, then ends the connection as told.
 pub fn exactly(bytes: impl Into<Vec<u8>>, then: Then) -> Script {
     let bytes = bytes.into();

@@ -11,6 +11,18 @@ use serde_json::Value;
 pub use page::page;
 pub use ratios::{ratios, ratios_json};
 
+/// A figure: what it is called, and where it is in a report.
+type Figure = (&'static str, &'static [&'static str]);
+
+/// What every view shows of the latency.
+const LATENCY: [Figure; 5] = [
+    ("p50, us", &["latency_us", "p50"]),
+    ("p90, us", &["latency_us", "p90"]),
+    ("p99, us", &["latency_us", "p99"]),
+    ("p99.9, us", &["latency_us", "p99.9"]),
+    ("max, us", &["latency_us", "max"]),
+];
+
 /// One run, as `run --json` printed it.
 #[derive(Clone, Debug)]
 pub struct Outcome {

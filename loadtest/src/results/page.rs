@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
-use super::Outcome;
 use super::plot::{Line, Tick, plot};
+use super::{Figure, LATENCY, Outcome};
 
 /// A colour a run, in turn.
 const COLOURS: [&str; 6] = ["#1b6ca8", "#c8553d", "#3a7d44", "#7b4b94", "#b8860b", "#444444"];
@@ -55,21 +55,13 @@ pub fn page(outcomes: &[Outcome]) -> String {
 }
 
 fn figures(outcomes: &[Outcome]) -> String {
-    let columns: [(&str, &[&str]); 8] = [
-        ("answers/s", &["answers_per_s"]),
-        ("answers", &["answers"]),
-        ("failures", &["all_failures"]),
-        ("p50, us", &["latency_us", "p50"]),
-        ("p90, us", &["latency_us", "p90"]),
-        ("p99, us", &["latency_us", "p99"]),
-        ("p99.9, us", &["latency_us", "p99.9"]),
-        ("max, us", &["latency_us", "max"]),
-    ];
-    let heads: String = columns.iter().map(|(name, _)| format!("<th>{name}</th>")).collect();
+    let counts: [Figure; 3] =
+        [("answers/s", &["answers_per_s"]), ("answers", &["answers"]), ("failures", &["all_failures"])];
+    let columns = || counts.iter().chain(&LATENCY);
+    let heads: String = columns().map(|(name, _)| format!("<th>{name}</th>")).collect();
     let mut out = format!("<table>\n<tr><th></th>{heads}</tr>\n");
     for outcome in outcomes {
-        let cells: String = columns
-            .iter()
+        let cells: String = columns()
             .map(|(_, path)| {
                 outcome.figure(path).map_or("<td>-</td>".to_owned(), |value| format!("<td>{value}</td>"))
             })

@@ -4,18 +4,12 @@ use std::fmt::Write;
 
 use serde_json::{Map, Value, json};
 
-use super::Outcome;
+use super::{Figure, LATENCY, Outcome};
 
-/// Figures that are compared: what they are called, and where they are in a report.
-const FIGURES: [(&str, &[&str]); 12] = [
-    ("answers/s", &["answers_per_s"]),
-    ("failures", &["all_failures"]),
-    ("not sent", &["not_sent"]),
-    ("p50, us", &["latency_us", "p50"]),
-    ("p90, us", &["latency_us", "p90"]),
-    ("p99, us", &["latency_us", "p99"]),
-    ("p99.9, us", &["latency_us", "p99.9"]),
-    ("max, us", &["latency_us", "max"]),
+/// Figures that are compared in front of the latency, and behind it.
+const BEFORE: [Figure; 3] =
+    [("answers/s", &["answers_per_s"]), ("failures", &["all_failures"]), ("not sent", &["not_sent"])];
+const BEHIND: [Figure; 4] = [
     ("first byte p99, us", &["first_byte_us", "p99"]),
     ("first event p99, us", &["first_event_us", "p99"]),
     ("event gap p99, us", &["event_gap_us", "p99"]),
@@ -37,7 +31,8 @@ impl Row {
 
 /// Those that both have.
 fn rows(first: &Outcome, second: &Outcome) -> Vec<Row> {
-    let both = FIGURES.iter().filter_map(|(name, path)| {
+    let figures = BEFORE.iter().chain(&LATENCY).chain(&BEHIND);
+    let both = figures.filter_map(|(name, path)| {
         Some(Row { name, first: first.figure(path)?, second: second.figure(path)? })
     });
     both.collect()

@@ -203,7 +203,10 @@ impl Exchange<'_> {
     /// What the body says. A large one is read beside the cores: a hostile 64 MiB of tiny tokens takes a second.
     async fn facts(&self, body: Vec<u8>, endpoint: Endpoint) -> (Vec<u8>, Result<BodyFacts, BodyError>) {
         let small = body.len() <= READ_ON_CORE;
-        let content_type = self.client.head.header("content-type").filter(|_| endpoint.takes_forms());
+        let content_type = match endpoint.takes_forms() {
+            true => self.client.head.header("content-type"),
+            false => None,
+        };
         let boundary = content_type.and_then(form::boundary).map(|boundary| boundary.map(str::to_owned));
         let read = move || {
             let facts = match boundary {
