@@ -6,8 +6,10 @@
 //! each user must be what the gateway counted, in its caps, in its usage, and in its metrics. Half of the users only
 //! do what has one cost, so theirs are exact.
 //!
-//! All the while the gateway is told to reload, five times a second. Four rounds, or as many as `TT_ROUNDS` says: the first
-//! warms up. Descriptors and memory are compared half way and at the end.
+//! All the while the gateway is told to reload, five times a second. Four rounds, or as many as `TT_ROUNDS` says, then a
+//! restart: what is of the calendar is what it was, the rest begins anew. A long storm restarts after every fiftieth
+//! round, every other time by `kill -9`. Descriptors and memory are compared half way through each life and at its end;
+//! its first round warms up.
 
 use std::collections::BTreeMap;
 use std::ops::AddAssign;
@@ -28,6 +30,10 @@ use super::support::{until, until_within};
 const CLIENTS: u64 = 64;
 /// Unless `TT_ROUNDS` says otherwise.
 const ROUNDS: u64 = 4;
+/// Rounds from one restart to the next.
+const LIFE: u64 = 50;
+/// After this long at rest every counter is written to the figure, however slow the machine: `kill -9` forgets nothing.
+const WRITTEN: Duration = Duration::from_secs(3);
 /// Requests of one client in one round: 100,352 in four.
 const REQUESTS: u64 = 392;
 /// Users of two teams; eight clients each. Those with an even number do only what has one cost.
@@ -385,8 +391,11 @@ fn is_at_rest(caps: &[Value]) -> bool {
     caps.iter().all(|cap| held(cap) == 0 && !(cap["type"] == "concurrency" && observed(cap) > 0))
 }
 
+/// Requests and tokens of each user that the gateway had counted when it was last started.
+type Before = [[u64; 2]; USERS as usize];
+
 /// Each user's caps against the sums of its requests.
-fn check_counts(gateway: &Gateway, keys: &[Key], costs: &[Cost]) {
+fn check_counts(gateway: &Gateway, keys: &[Key], costs: &[Cost], before: &Before) {
     for (number, (key, cost)) in keys.iter().zip(costs).enumerate() {
         let caps = until_within(Duration::from_secs(20), "nothing is held", || {
             Some(gateway.caps(key)).filter(|caps| is_at_rest(caps))
@@ -394,13 +403,13 @@ fn check_counts(gateway: &Gateway, keys: &[Key], costs: &[Cost]) {
         let cap = |id: &str| observed(caps.iter().find(|cap| cap["limit_id"] == id).expect("the cap"));
         let about = format!("user {number}: {cost:?} and {caps:#?}");
         let [rpm, requests] = [cap("rpm"), cap("requests")];
-        assert_eq!(rpm, requests, "{about}");
+        assert_eq!(rpm, requests - before[number][0], "{about}");
         assert!(
             cost.requests[0] <= requests && requests <= cost.requests[1],
             "{requests} requests of {about}"
         );
         let [tpm, tokens, money] = [cap("tpm"), cap("tokens"), cap("money")];
-        assert_eq!([tpm, money], [tokens; 2], "{about}");
+        assert_eq!([tpm, money], [tokens - before[number][1], tokens], "{about}");
         assert!(cost.tokens[0] <= tokens && tokens <= cost.tokens[1], "{tokens} tokens of {about}");
         if number % 2 == 0 {
             assert_eq!((cost.requests[0], cost.tokens[0]), (cost.requests[1], cost.tokens[1]), "{about}");
@@ -409,7 +418,7 @@ fn check_counts(gateway: &Gateway, keys: &[Key], costs: &[Cost]) {
         let (small, figure, most) = match number {
             0 => ("small_rate", rpm, RATE),
             2 => ("small_quota", requests, QUOTA),
-            4 => ("small_tokens", tokens, TOKENS),
+            4 => ("small_tokens", tpm, TOKENS),
             6 => ("small_money", money, MILLIS - 1 + PROMPT + OUTPUT),
             _ => continue,
         };
@@ -417,16 +426,16 @@ fn check_counts(gateway: &Gateway, keys: &[Key], costs: &[Cost]) {
     }
 }
 
+/// Requests and tokens that the calendar caps of a key have counted.
+fn counted(gateway: &Gateway, key: &Key) -> [u64; 2] {
+    let caps = gateway.caps(key);
+    ["requests", "tokens"].map(|id| observed(caps.iter().find(|cap| cap["limit_id"] == id).expect("the cap")))
+}
+
 /// The usage that was written, against the caps; and what the metrics say is under way.
 fn check_views(gateway: &Gateway, keys: &[Key]) {
-    let counted: BTreeMap<&str, [u64; 2]> = keys
-        .iter()
-        .map(|key| {
-            let caps = gateway.caps(key);
-            let cap = |id: &str| observed(caps.iter().find(|cap| cap["limit_id"] == id).expect("the cap"));
-            (key.kid.as_str(), [cap("requests"), cap("tokens")])
-        })
-        .collect();
+    let counted: BTreeMap<&str, [u64; 2]> =
+        keys.iter().map(|key| (key.kid.as_str(), counted(gateway, key))).collect();
     until("the usage of each key is what was counted", || {
         let answer = gateway.get_admin("/tt/v1/admin/usage?by=key").json();
         let rows = answer["usage"].as_array().expect("rows");
@@ -442,6 +451,27 @@ fn check_views(gateway: &Gateway, keys: &[Key]) {
         let is_zero = |name: &str| text.lines().any(|line| line == format!("tokentriage_{name} 0"));
         (is_zero("reservations") && is_zero("holds")).then_some(())
     });
+}
+
+/// Ends the gateway at rest, in order or by force, and starts it again. Tells what it had counted before.
+fn restart(gateway: &mut Gateway, keys: &[Key], by_force: bool) -> Before {
+    let before = std::array::from_fn(|user| counted(gateway, &keys[user]));
+    if by_force {
+        std::thread::sleep(WRITTEN);
+        gateway.kill();
+    } else {
+        gateway.stop();
+    }
+    gateway.launch();
+    before
+}
+
+/// Neither descriptors nor memory (KiB) grow from the middle of a gateway's life to its end.
+fn check_growth(figures: &[(usize, u64)]) {
+    let (descriptors, memory) = figures[figures.len() / 2 - 1];
+    let (last_descriptors, last_memory) = figures[figures.len() - 1];
+    assert!(last_descriptors <= descriptors + DESCRIPTORS, "descriptors: {figures:?}");
+    assert!(last_memory <= memory + MEMORY, "memory in KiB: {figures:?}");
 }
 
 /// Does `work` while the gateway reloads its config again and again; all of it stays as it is.
@@ -472,12 +502,13 @@ fn a_hundred_thousand_requests_and_every_count_exact() {
     let users = |from: u64| (from..from + USERS / 2).map(|number| format!("u{number}")).collect::<Vec<_>>();
     document["governance"]["tenants"] = json!([{ "org": "acme", "teams": ["ml", "search"],
         "users": { "ml": users(0), "search": users(USERS / 2) } }]);
-    let gateway = Gateway::start(&document);
+    let mut gateway = Gateway::start(&document);
     let keys: Vec<Key> = (0..USERS).map(|number| gateway.mint(&user(number), &[])).collect();
 
     let mut costs = [Cost::default(); USERS as usize];
     let mut refusals: BTreeMap<String, u64> = BTreeMap::new();
     let mut figures = Vec::new();
+    let mut before = Before::default();
     for number in 0..rounds {
         let seen = while_reloading(&gateway, || round(&gateway, &keys, seed, number));
         backend.forget_requests();
@@ -494,17 +525,21 @@ fn a_hundred_thousand_requests_and_every_count_exact() {
                 *refusals.entry(refused_by.clone()).or_default() += 1;
             }
         }
-        check_counts(&gateway, &keys, &costs);
+        check_counts(&gateway, &keys, &costs, &before);
         check_views(&gateway, &keys);
         figures.push((gateway.descriptors(), gateway.resident()));
+        let done = number + 1;
+        if done == rounds || (done % LIFE == 0 && rounds - done >= LIFE) {
+            println!("round {done}: descriptors and KiB after each round: {figures:?}");
+            check_growth(&figures);
+            figures.clear();
+            before = restart(&mut gateway, &keys, done < rounds && done / LIFE % 2 == 1);
+            check_counts(&gateway, &keys, &costs, &before);
+        }
     }
-    println!("descriptors and KiB after each round: {figures:?}; refused by {refusals:?}");
+    println!("refused by {refusals:?}");
     println!("requests and tokens of each user, from and to: {costs:?}");
     for id in ["small_rate", "small_quota", "small_tokens", "small_money", "small_slots"] {
         assert!(refusals.contains_key(id), "{id} refused nothing: {refusals:?}");
     }
-    let (descriptors, memory) = figures[figures.len() / 2 - 1];
-    let (last_descriptors, last_memory) = figures[figures.len() - 1];
-    assert!(last_descriptors <= descriptors + DESCRIPTORS, "descriptors: {figures:?}");
-    assert!(last_memory <= memory + MEMORY, "memory in KiB: {figures:?}");
 }
