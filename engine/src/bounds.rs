@@ -1,5 +1,7 @@
 //! Every bound of this crate, each with where it comes from.
 
+use crate::units::Tokens;
+
 /// Cores that a counter's owner may be named among. A machine beyond this is not a gateway's, and a core's number
 /// must fit the 16 bits that lead a reservation id.
 pub const CORES: usize = 1024;
@@ -32,6 +34,25 @@ pub const TOKENS_A_REQUEST: u64 = 1 << 40;
 
 /// Pico-USD that one request can hold or cost, 1.2e18 USD. The holds of 2^27 requests then add up within 128 bits.
 pub const PICO_USD_A_REQUEST: u128 = 1 << 100;
+
+/// (route, key) pairs whose usage a core remembers, where routes learn: 88 bytes each, 1.4 MiB a core. As many as plans
+/// that a core keeps; more at a time than this and some are estimated like new ones.
+pub const LESSONS_A_CORE: usize = 1 << 14;
+
+/// Of these, pairs that share a set. With half of all places taken, one pair in fifty finds its set full.
+pub const LESSONS_A_SET: usize = 8;
+
+/// Sizes of prompts that are told apart when tokens are learnt, each four times the one before; the last one is from 16,384
+/// tokens up, where templates and tools no longer matter.
+pub const PROMPT_SIZES: usize = 8;
+
+/// How many times its size a learnt estimate may be. Four bytes of text are hardly ever more than four tokens (one a byte,
+/// in scripts that a tokenizer does not know); the rest is room for what the estimate leaves out.
+pub const RAISED_TIMES: u64 = 16;
+
+/// Tokens that a learnt estimate of anything small may come to all the same: a prompt of one word with the schemas of a
+/// hundred tools, or a long answer with much reasoning.
+pub const RAISED_ABOVE_SHORT: Tokens = Tokens(16_384);
 
 /// Windows that a counter steps forward to find the end of its own, when the wall clock was set back behind it.
 pub const WINDOWS_AHEAD: usize = 512;

@@ -2,7 +2,7 @@
 //!
 //! Reading order: [`tenancy`] and [`limits`] say what there is, [`ruleset`] compiles it, [`resolve`] turns a chain into
 //! the instances that bind a request, [`counter_identity`] names each instance's counter. [`identity`] is about
-//! virtual keys; [`routing`], [`prices`] and [`usage`] about models. [`money`], [`units`], [`time`], [`calendar`]
+//! virtual keys; [`routing`], [`prices`], [`usage`] and [`estimator`] about models. [`money`], [`units`], [`time`], [`calendar`]
 //! and [`glob`] are the arithmetic below. All bounds are in [`bounds`].
 //!
 //! Then the counting: [`cells`] is gate 1, [`gates`] how a request asks gate 2, [`shard`] how a core answers,
@@ -17,6 +17,7 @@ pub mod calendar;
 pub mod cells;
 pub mod counter_identity;
 pub mod dims;
+pub mod estimator;
 pub mod explain;
 pub mod gates;
 pub mod glob;
@@ -43,6 +44,7 @@ pub mod window;
 pub use calendar::{CalendarPeriod, CalendarWindow, WindowIndex, window_at};
 pub use cells::{Admission, CellTable, Counted, GateOnePlan, GateOneVerdict};
 pub use counter_identity::{CoreId, Identity};
+pub use estimator::{Estimator, Lesson};
 pub use explain::{Dropped, Explanation};
 pub use gates::{
     Answer, Ask, Asks, Conjunction, Estimate, GateTwoPlan, PartialRefusal, Reservation, ReservationId,

@@ -86,6 +86,8 @@ pub struct Route {
     pub served_model: Option<Arc<str>>,
     /// Output tokens to hold when a request names no cap.
     pub output_hold: Tokens,
+    /// Whether holds are raised to what earlier exchanges came to ([`crate::estimator`]).
+    pub learns: bool,
 }
 
 impl Route {
@@ -133,6 +135,7 @@ mod tests {
             provider: ProviderId::new(provider),
             served_model: served.map(Arc::from),
             output_hold: Route::DEFAULT_OUTPUT_HOLD,
+            learns: false,
         };
         let routes = Routes::new(vec![
             route("gpt-4o", "a", Some("gpt-4o-mini")),

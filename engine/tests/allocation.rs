@@ -7,9 +7,9 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use engine::{
-    Ask, CalendarPeriod, CellTable, Conjunction, CoreId, Counted, Estimate, GateOneVerdict, GateTwoPlan,
-    Instance, LimitType, Monotonic, PicoUsd, ReservationId, Selected, Settlement, Shard, Step, Tokens,
-    Window,
+    Ask, CalendarPeriod, CellTable, Conjunction, CoreId, Counted, Estimate, Estimator, Expected,
+    GateOneVerdict, GateTwoPlan, Glob, Instance, Kid, Lesson, LimitType, Monotonic, PicoUsd, ProviderId,
+    ReservationId, Route, Selected, Settlement, Shard, Step, Tokens, Usage, Window,
 };
 use support::{SECOND, calendar, epoch_offset, instance, limit, now, sliding};
 
@@ -112,4 +112,27 @@ fn a_warm_decision_allocates_nothing() {
         ));
     });
     assert!(readings > 0, "the allocator counts");
+}
+
+#[test]
+fn estimates_that_learn_allocate_with_their_first_lesson_only() {
+    let route = Route {
+        model: Glob::new("*").unwrap(),
+        provider: ProviderId::new("p"),
+        served_model: None,
+        output_hold: Tokens(256),
+        learns: true,
+    };
+    let kids: Vec<_> = (0..1000).map(|number| Kid::parse(&format!("vk_{number:012}"))).collect();
+    let mut estimator = Estimator::default();
+    let mut exchange = |number: usize| {
+        let input = Tokens(number as u64);
+        let lesson = Lesson::new(&route, kids[number % kids.len()], input, 1, false);
+        let alone = Expected { input, ..Expected::default() };
+        assert!(estimator.raise(&lesson, alone, None).input >= input);
+        estimator
+            .learn(&lesson, &Usage { input: Tokens(2 * input.0), output: Tokens(9), ..Usage::default() });
+    };
+    assert!(allocations_in(|| exchange(0)) > 0, "the room is taken");
+    assert_eq!(allocations_in(|| (1..20_000).for_each(exchange)), 0);
 }

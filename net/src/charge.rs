@@ -8,6 +8,7 @@
 use std::rc::Rc;
 
 use engine::Expected;
+use engine::Lesson;
 use engine::Tokens;
 use engine::Usage;
 use engine::UsageSum;
@@ -41,19 +42,20 @@ pub struct Charge {
     admission: Option<Admission>,
     reservation: Option<Reservation>,
     expected: Expected,
+    lesson: Option<Lesson>,
     account: Account,
     sent: bool,
     used: Option<UsageSum>,
 }
 
 impl Charge {
-    /// A charge on what both gates admitted. `expected` is what the request was estimated at; `account` whose usage it is,
-    /// and what it costs.
+    /// A charge on what both gates admitted. `expected` is what the request by itself was estimated at, and what its report
+    /// will teach, if its route learns; `account` whose usage it is, and what it costs.
     pub fn new(
         core: Rc<Core>,
         admission: Admission,
         reservation: Reservation,
-        expected: Expected,
+        (expected, lesson): (Expected, Option<Lesson>),
         account: Account,
     ) -> Charge {
         core.meter.reservation_begins();
@@ -63,6 +65,7 @@ impl Charge {
             admission: Some(admission),
             reservation: Some(reservation),
             expected,
+            lesson,
             account,
             sent: false,
             used: None,
@@ -101,7 +104,12 @@ impl Charge {
                 admission.finish(Counted::GivenBack);
                 return;
             }
-            Ending::Reported(usage) => (usage, false),
+            Ending::Reported(usage) => {
+                if let Some(lesson) = &self.lesson {
+                    self.core.estimator.borrow_mut().learn(lesson, &usage);
+                }
+                (usage, false)
+            }
             Ending::BackendError => (Usage::default(), false),
             Ending::Unreported(seen) => (self.estimated(Usage::default(), seen), true),
             Ending::Behind(usage, seen) => (self.estimated(usage, seen), true),

@@ -12,6 +12,7 @@ mod backends;
 mod bounds;
 mod counting;
 mod demo;
+mod estimates;
 mod exactness;
 mod journal;
 mod keys;

@@ -226,7 +226,7 @@ fn route(
     declared: &HashSet<String>,
     patterns: &mut HashMap<String, usize>,
 ) -> Option<Route> {
-    let fields = decoder.fields(item, &["model", "provider", "served_model", "output_hold"])?;
+    let fields = decoder.fields(item, &["model", "provider", "served_model", "output_hold", "estimate"])?;
     let model = decoder.required(&fields, "model").and_then(|at| {
         let glob = glob(decoder, &at)?;
         if let Some(line) = patterns.get(glob.pattern()) {
@@ -259,10 +259,15 @@ fn route(
             hold.and_then(|hold| u64::try_from(hold).ok()).map(Tokens)
         }
     };
+    let learns = match fields.get("estimate") {
+        None => Some(false),
+        Some(at) => decoder.word(&at, &[("request", false), ("learned", true)]),
+    };
     Some(Route {
         model: model?,
         provider: ProviderId::new(&provider?),
         served_model: served_model?,
         output_hold: output_hold?,
+        learns: learns?,
     })
 }

@@ -117,7 +117,8 @@ http: { max_head: 8KiB, max_body: 1GiB, header_timeout: 1s, idle_timeout: 1m30s,
 providers:
   - { id: no, api: ollama, base_urls: ["http://${HOST}:9/api/", "http://[::1]", http://box], api_key_env: BACKEND_KEY }
 routes:
-  - { model: "gpt-4o", provider: no, served_model: gpt-4o-mini, output_hold: 10 }
+  - { model: "gpt-4o", provider: no, served_model: gpt-4o-mini, output_hold: 10, estimate: learned }
+  - { model: "g*", provider: no, estimate: request }
   - { model: "*", provider: no }
 prices:
   models: { gpt-4o-mini: { input: 0.15, cached_input: 0.075, output: 0.60 }, 7: { input: 1e3, output: 0 } }
@@ -143,7 +144,8 @@ governance:
         config.providers[0].base_urls.iter().map(|u| (u.host_header.as_str(), u.prefix.as_str())).collect();
     assert_eq!(urls, [("127.0.0.1:9", "/api"), ("[::1]", ""), ("box", "")]);
     assert_eq!(config.providers[0].id.as_str(), "no");
-    assert_eq!(config.routes.find("gpt-4o").map(|route| route.output_hold.0), Some(10));
+    let routes: Vec<_> = config.routes.iter().map(|route| (route.output_hold.0, route.learns)).collect();
+    assert_eq!(routes, [(10, true), (256, false), (256, false)]);
     assert_eq!(config.prices.find("7").map(|price| price.rates().input.0), Some(1_000_000_000));
     let nodes: Vec<_> = config.governance.nodes.iter().map(NodeId::as_str).collect();
     assert_eq!(nodes, ["org:007", "org:007/team:1e3", "org:007/team:1e3/user:no"]);
@@ -238,6 +240,15 @@ fn providers_and_routes_are_checked_against_each_other() {
             "E 6 routes[0].model: \"[\" is not a pattern:..",
             "E 7 routes[1].provider: names a provider that is not declared: \"zz\"",
             "E 8 routes[2].model: is missing",
+        ],
+    );
+    check(
+        "providers: [ { id: a, api: openai, base_urls: [http://x] } ]\nroutes:\n  - { model: a, provider: a, estimate: guessed, output_hold: -1 }\n  - { model: b, provider: a, estimate: ~ }\n  - { model: c, provider: a, estimate: [], estimates: learned }\n",
+        &[
+            "E 3 routes[0].output_hold: must not be negative",
+            "E 3 routes[0].estimate: must be request or learned, not \"guessed\"",
+            "E 5 routes[2].estimates: unknown key; did you mean `estimate`?",
+            "E 5 routes[2].estimate: must be a single value, not a list",
         ],
     );
     check(

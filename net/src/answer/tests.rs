@@ -563,6 +563,7 @@ fn models_are_the_routes_that_a_key_may_use() {
         provider: ProviderId::new(provider),
         served_model: served.map(Into::into),
         output_hold: Tokens(256),
+        learns: false,
     };
     let routes = Routes::new(vec![
         route("gpt-4o", "west", Some("tiny")),

@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use arc_swap::{ArcSwap, Cache};
 use engine::CoreId;
+use engine::Estimator;
 use engine::KeyRing;
 use engine::cells::CellTable;
 use engine::gates::{Answer, Ask, Conjunction, Estimate, GateTwoPlan, Reservation, ReservationId, Step};
@@ -86,6 +87,8 @@ pub struct Core {
     pub pool: Pool,
     /// What it measures.
     pub meter: Meter,
+    /// What it has learnt from the exchanges that it settled, for routes that learn.
+    pub estimator: RefCell<Estimator>,
     cores: usize,
     shard: RefCell<Shard>,
     post: Post,
@@ -131,6 +134,7 @@ impl Core {
             cores,
             pool: Pool::default(),
             meter: Meter::default(),
+            estimator: RefCell::default(),
             shard: RefCell::new(shard),
             post: Post::new(shared.mesh.clone(), id),
             waiting: RefCell::default(),

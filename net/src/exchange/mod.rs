@@ -21,7 +21,7 @@ pub use denied::Denied;
 use engine::cells::{Admission, GateOneVerdict};
 use engine::gates::Estimate;
 use engine::metrics::Outcome;
-use engine::{Chain, Key, LimitId, Now, Route};
+use engine::{Chain, Key, Lesson, LimitId, Now, Route};
 
 use crate::answer::To;
 use crate::bounds::READ_ON_CORE;
@@ -230,7 +230,15 @@ impl Exchange<'_> {
         let resolved = self.armed.resolved(key, model, routed.route, routed.endpoint.path());
         let price = resolved.price.as_ref();
         let most = price.and_then(|price| price.max_output);
-        let expected = json::expected(&routed.facts, routed.endpoint, routed.route.output_hold, most);
+        let alone = json::expected(&routed.facts, routed.endpoint, routed.route.output_hold, most);
+        let lesson = routed.route.learns.then(|| {
+            let BodyFacts { n, output_cap, .. } = routed.facts;
+            Lesson::new(routed.route, key.map(|key| key.kid), alone.input, n, output_cap.is_some())
+        });
+        let expected = match &lesson {
+            None => alone,
+            Some(lesson) => self.core.estimator.borrow().raise(lesson, alone, most),
+        };
         let estimate = Estimate {
             tokens: expected.input.saturating_add(expected.output),
             money: price.map(|price| price.estimate(&expected)),
@@ -256,7 +264,7 @@ impl Exchange<'_> {
             meter.overlooked(instance, now);
         }
         let account = Account { resolved, kid: key.map(|key| key.kid), admitted_at: now.wall };
-        Ok(Charge::new(self.core.clone(), admission, reservation, expected, account))
+        Ok(Charge::new(self.core.clone(), admission, reservation, (alone, lesson), account))
     }
 
     /// Whether the connection outlives this exchange, as far as the client and the process want it to.
