@@ -18,13 +18,15 @@ from .peer import NEVER, Peer, Server, Task
 
 CLIENTS = 32
 TENANTS = [{"org": "acme", "teams": ["ml"], "users": {"ml": [f"u{number}" for number in range(CLIENTS)]}}]
-A_USER = [
+RATES = [
     {"id": "user_rpm", "attach": {"level": "user"}, "type": "rpm", "amount": MANY, "period": "1m"},
     {"id": "user_slots", "attach": {"level": "user"}, "type": "concurrency", "amount": 100_000},
+]
+TOKENS = [
     {"id": "user_tpm", "attach": {"level": "user"}, "type": "tpm", "amount": MANY, "period": "1m"},
     {"id": "user_budget", "attach": {"level": "user"}, "type": "budget_usd", "amount_usd": MANY, "period": "day"},
 ]
-HOT_RATE = [
+HOT_RATES = [
     {"id": "all_rpm", "attach": {"node": "__global"}, "type": "rpm", "amount": MANY, "period": "1m"},
     {"id": "all_slots", "attach": {"node": "__global"}, "type": "concurrency", "amount": 1_000_000},
 ]
@@ -43,10 +45,11 @@ class Row:
 def rows() -> list[Row]:
     found = []
     for name, what, limits in (
-        ("tokentriage, spread", f"4 caps a user, {CLIENTS} users in turn", A_USER),
-        ("tokentriage, hot rate", "the same and rpm and concurrency on __global: one cell each for all", A_USER + HOT_RATE),
-        ("tokentriage, hot tokens", "the same and tpm on __global: one worker owns it, the other asks", A_USER + HOT_TOKENS),
-        ("nginx, key caps", f"limit_req and limit_conn a key, {CLIENTS} keys in turn", None),
+        ("nginx", f"limit_req and limit_conn a key, {CLIENTS} keys in turn", None),
+        ("tokentriage, rates", f"rpm and concurrency a user, {CLIENTS} users in turn", RATES),
+        ("tokentriage, hot rates", "the same, and rpm and concurrency on __global: one cell each for all", RATES + HOT_RATES),
+        ("tokentriage, tokens", "rates, and tpm and a budget a user: the worker that owns a counter is asked", RATES + TOKENS),
+        ("tokentriage, hot tokens", "rates, and tpm on __global: one worker owns it, the other asks", RATES + HOT_TOKENS),
     ):
         found.append(Row(f"{name}, 1 worker", what, 1, limits))
         found.append(Row(f"{name}, 2 workers", what, 2, limits, f"{name}, 1 worker"))
