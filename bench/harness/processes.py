@@ -131,12 +131,15 @@ def free_port() -> int:
 
 
 def last_lines(log: Path, count: int = 4) -> str:
-    """The end of what a process printed, on one line."""
+    """The end of what a process printed, on one line; with the last line that speaks of an error, when that is further up."""
     try:
         lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
     except OSError:
         return "(no log)"
-    return " | ".join(lines[-count:]) or "(it printed nothing)"
+    end = lines[-count:]
+    if not any("error" in line.lower() for line in end):
+        end = [line for line in lines if "error" in line.lower()][-1:] + end
+    return " | ".join(end) or "(it printed nothing)"
 
 
 def wait_for(port: int, process: subprocess.Popen, log: Path, seconds: float = 10) -> None:

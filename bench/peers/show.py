@@ -46,7 +46,7 @@ def table(kind: Kind, rows: list[dict], markdown: bool = False) -> str:
         if "why" in row:
             absent.append(row)
             continue
-        measured.append([row["peer"], row.get("load", ""), *(cell(row, figure) for figure in kind.figures)])
+        measured.append([row.get("shown", row["peer"]), row.get("load", ""), *(cell(row, figure) for figure in kind.figures)])
         if row.get("refused_with"):
             measured[-1][-1] += f" [{', '.join(row['refused_with'])}]"
     parts = [rounds.table([head, *measured], (0, 1), markdown)] if measured else []

@@ -111,6 +111,18 @@ class Children(unittest.TestCase):
         with self.assertRaisesRegex(Fault, r"sh ended with 3: one \| no such port"):
             processes.wait_for(processes.free_port(), process, self.log)
 
+    def test_the_end_of_a_log_has_the_error_that_it_is_about(self):
+        for lines, wanted in [
+            ("", "(it printed nothing)"),
+            ("a\n\nb\n", "a | b"),
+            ("a\nb\nc\nd\ne\n", "b | c | d | e"),
+            ("TypeError: no\n at a\n at b\n at c\n at d\n at e\n", "TypeError: no | at b | at c | at d | at e"),
+            ("error: old\na\nb\nc\nerror: new\n", "a | b | c | error: new"),
+        ]:
+            self.log.write_text(lines)
+            self.assertEqual(processes.last_lines(self.log), wanted)
+        self.assertEqual(processes.last_lines(self.log.with_name("none")), "(no log)")
+
     def test_the_time_of_a_tree_is_that_of_all_its_processes(self):
         busy = "import time\nend = time.process_time() + 0.2\nwhile time.process_time() < end: pass\n"
         both = f"import subprocess, sys\nchild = subprocess.Popen([sys.executable, '-c', {busy + 'time.sleep(600)'!r}])\n{busy}time.sleep(600)"

@@ -12,9 +12,9 @@ from pathlib import Path
 
 BENCH = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(BENCH))
-from harness import Fault
-from peers import measuring, show
-from peers.gateways import Litellm, Tensorzero
+from harness import Fault, processes
+from peers import measuring, packages, show, stores
+from peers.gateways import Litellm, Tensorzero, valkey_server
 from peers.kinds import BY_NAME, KINDS
 from peers.peer import Task
 from peers.proxies import Envoy, Haproxy, Nginx, Traefik
@@ -137,6 +137,29 @@ class Configurations(unittest.TestCase):
                 )
                 for found in (dynamic.get("middlewares"), rules, limits):
                     self.assertEqual(bool(found), kind.caps is not None, kind.name)
+
+
+class Stores(unittest.TestCase):
+    def test_the_scripts_take_all_or_nothing_and_give_back(self):
+        for name, get in {
+            "Redis": lambda: packages.debian(CACHE, "redis-server", "redis-server", False),
+            "Valkey": lambda: packages.Program(valkey_server(CACHE, False), {}),
+        }.items():
+            with self.subTest(name), tempfile.TemporaryDirectory() as home:
+                try:
+                    program = get()
+                except Fault as fault:
+                    self.skipTest(f"{fault}; bench/peers/run --install-only gets it")
+                try:
+                    # It checks itself: one request, settled, then a cap that is full.
+                    store = stores.start(name, program, Path(home), 0)
+                    before = [stores.command(store.port, "GET", key) for key in stores.KEYS]
+                    full = list(store.calls["reserve"])
+                    full[3 + 2 * len(stores.KEYS) - 1] = "0"
+                    self.assertEqual(stores.command(store.port, *full), "8")
+                    self.assertEqual([stores.command(store.port, "GET", key) for key in stores.KEYS], before)
+                finally:
+                    processes.stop_all()
 
 
 class TheScript(unittest.TestCase):
