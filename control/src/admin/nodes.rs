@@ -129,22 +129,22 @@ fn warnings(state: &InForce, node: &NodeId) -> Result<Vec<String>, ApiError> {
     let mut found = Vec::new();
     if !node.in_charset() {
         found.push(format!(
-            "warning: node {node:?} is out of charset (kind: lowercase letters; id: lowercase letters, digits, - and _); \
+            "node {node:?} is out of charset (kind: lowercase letters; id: lowercase letters, digits, - and _); \
              no delegated admin can act on it"
         ));
     }
     match node.level() {
-        None => found.push(format!(
-            "warning: node {node:?} is at no level of org, team and user: no template reaches it"
-        )),
-        Some(Level::Key) => found.push(format!("warning: node {node:?} is spelt as a key; keys are minted")),
+        None => {
+            found.push(format!("node {node:?} is at no level of org, team and user: no template reaches it"))
+        }
+        Some(Level::Key) => found.push(format!("node {node:?} is spelt as a key; keys are minted")),
         Some(_) => {}
     }
     if let Some(parent) = node.parent().filter(|parent| !parent.is_global())
         && !state.ruleset.tree().contains(&parent)
         && !state.store.has_node(parent.as_str())?
     {
-        found.push(format!("warning: its parent {parent:?} is not in the tenancy tree"));
+        found.push(format!("its parent {parent:?} is not in the tenancy tree"));
     }
     Ok(found)
 }

@@ -271,9 +271,11 @@ fn a_node_of_run_time_is_in_force_from_the_reload_to_the_reload() {
     house.check(ROOT, "POST nodes", &json!({ "node": ops }).to_string(), 201, &["\"pending\":\"create\""]);
     house.check(ROOT, "POST nodes", &json!({ "node": ops }).to_string(), 409, &["created before"]);
     house.check(ROOT, "POST nodes", &json!({ "node": ML }).to_string(), 201, &["\"source\":\"config\""]);
-    for (odd, warning) in
-        [("org:Acme/team:Ops", "out of charset"), ("org:nope/team:x", "parent"), ("dept:x", "at no level")]
-    {
+    for (odd, warning) in [
+        ("org:Acme/team:Ops", "\"warnings\":[\"node \\\"org:Acme/team:Ops\\\" is out of charset"),
+        ("org:nope/team:x", "\"warnings\":[\"its parent \\\"org:nope\\\" is not in the tenancy tree\"]"),
+        ("dept:x", "\"warnings\":[\"node \\\"dept:x\\\" is at no level"),
+    ] {
         house.check(ROOT, "POST nodes", &json!({ "node": odd }).to_string(), 201, &[warning]);
     }
     let of_ops = format!("{{\"limit_id\":\"b_month\",\"node\":\"{ops}\",\"amount_usd\":1}}");
