@@ -24,16 +24,17 @@ def processor() -> str:
     return "unknown"
 
 
-def is_stale(binaries: list[str]) -> bool:
-    """Whether a source was committed after one of the binaries was built: its figures are not those of the commit."""
-    committed = output("git", "log", "-1", "--format=%ct", "--", *SOURCES)
-    return any(Path(binary).stat().st_mtime < int(committed or 0) for binary in binaries)
+def is_stale(binary: str) -> bool:
+    """Whether a source of the program was committed after it was built: its figures are not those of the commit."""
+    sources = ["loadtest"] if Path(binary).name == "loadtest" else SOURCES
+    committed = output("git", "log", "-1", "--format=%ct", "--", *sources)
+    return Path(binary).stat().st_mtime < int(committed or 0)
 
 
 def facts(binaries: list[str]) -> dict:
     """Date, commit and machine, as each line of bench/results has them."""
     changed = output("git", "status", "--porcelain", "--untracked-files=no", "--", *SOURCES)
-    state = ("+changes" if changed else "") + ("+older-binary" if is_stale(binaries) else "")
+    state = ("+changes" if changed else "") + ("+older-binary" if any(map(is_stale, binaries)) else "")
     return {
         "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "commit": output("git", "rev-parse", "--short=12", "HEAD") + state,

@@ -70,5 +70,8 @@ KINDS = [
           Figure("p50_us", "p50 us of the first call", 1), Figure("p99_us", "p99 us of the first call", 1))),
     Kind("cores", "Two workers against one", "Generator and backend run wherever the system puts them, on the same two processors.",
          (Figure("requests_per_s", "requests/s"), Figure("cpu_us_per_request", "CPU us a request", 2), Figure("p99_us", "p99 us", 0))),
+    Kind("engine", "Two threads against one, in the engine alone", "Nanoseconds of one operation as a thread sees it, and how much two"
+         " threads do together, one being 1.",
+         (Figure("one_ns", "1 thread, ns", 1, False), Figure("two_ns", "2 threads, ns", 1, False), Figure("together", "together", 2, False))),
 ]
 BY_NAME = {kind.name: kind for kind in KINDS}

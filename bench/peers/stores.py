@@ -1,4 +1,4 @@
-"""The decision alone: this repository's engine in its own process, against a script in Redis and in Valkey.
+"""The decision alone, in a store: a script in Redis and in Valkey.
 
 The script is the cheapest that is exact for what it knows: eight counters read at once, compared, and added to; the rates are
 fixed windows (the client names the window in the key), a hold has no record of its own, so what a lost client held is lost. The engine's
@@ -8,14 +8,13 @@ decision does more: rolling windows, calendar windows, holds with a deadline, an
 from __future__ import annotations
 
 import csv
-import json
 import os
 import socket
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness import ROOT, Fault, processes
+from harness import Fault, processes
 
 from . import packages
 
@@ -50,7 +49,6 @@ REFUNDS = {2: -1, 3: -258, 4: -38_700_000, 6: -38_700_000, 7: -258}
 # The name of a load, its connections, requests at once on each, and calls for each second of measuring.
 LOADS = [("1 connection", 1, 1, 6_000), ("50 connections", 50, 1, 25_000), ("50 connections, pipelined by 16", 50, 16, 45_000)]
 OURS = "in its own process"
-BENCHMARK = "whole, both gates and the settlement"
 
 
 @dataclass
@@ -86,7 +84,7 @@ def start(name: str, program: packages.Program, folder: Path, core: int) -> Stor
         "reserve": ["EVALSHA", reserve, str(len(KEYS)), *KEYS, *(str(word) for word in AMOUNTS + COSTS + EXPIRES)],
         "settle": ["EVALSHA", settle, str(len(given_back)), *given_back, *(str(word) for word in REFUNDS.values())],
     }
-    store = Store(name, program.says("--version"), process, port, calls)
+    store = Store(name, " ".join(program.says("--version").split()[:3]), process, port, calls)
     check(store)
     return store
 
@@ -136,37 +134,3 @@ def turn(benchmark: packages.Program, store: Store, core: int, load: tuple, seco
         "reserve": reserve,
         "settle": settle,
     }
-
-
-def find_decision(given: str | None) -> str:
-    """The benchmark of the engine, as cargo leaves it; built when it is not there."""
-    if given:
-        return str(Path(given).resolve())
-    target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
-
-    def built() -> list[Path]:
-        found = [path for path in (target / "release/deps").glob("decision-*") if not path.suffix and os.access(path, os.X_OK)]
-        return sorted(found, key=lambda path: path.stat().st_mtime)
-
-    if not built():
-        packages.tell("building the engine's benchmark")
-        packages.run(["cargo", "bench", "-p", "bench", "--bench", "decision", "--no-run"], ROOT)
-    if not built():
-        raise Fault("cargo left no decision benchmark: name it with --decision")
-    return str(built()[-1].resolve())
-
-
-def ours(binary: str, core: int, folder: Path) -> dict:
-    """One measurement of the engine's whole decision."""
-    argv = ["taskset", "-c", str(core), binary, "--bench", "--noplot", BENCHMARK]
-    env = {**os.environ, "CRITERION_HOME": str(folder)}
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=120, env=env, cwd=folder)
-    found = [
-        path.parent
-        for path in folder.glob("**/new/benchmark.json")
-        if json.loads(path.read_text())["full_id"].endswith(BENCHMARK)
-    ]
-    if done.returncode != 0 or not found:
-        raise Fault(f"the decision benchmark ended with {done.returncode}: {done.stderr.strip()[-300:]}")
-    nanoseconds = json.loads((found[0] / "estimates.json").read_text())["median"]["point_estimate"]
-    return {"decisions_per_s": round(1e9 / nanoseconds, 1), "cpu_us_per_decision": round(nanoseconds / 1000, 4)}
