@@ -31,7 +31,8 @@ class Tokentriage(Peer):
         if caps is None:
             return None, "governance off"
         if caps.chain:
-            return gateway.CAPS, "a virtual key, 4 levels, 8 caps: 3 rpm, 2 concurrency, tpm, token quota, dollar budget"
+            limits = [limit | {"amount": caps.rpm} if limit["type"] == "rpm" else limit for limit in gateway.CAPS]
+            return limits, "a virtual key, 4 levels, 8 caps: 3 rpm, 2 concurrency, tpm, token quota, dollar budget"
         rate = {"id": "user_rpm", "attach": {"level": "user"}, "type": "rpm", "amount": caps.rpm}
         rate["period"] = "1m" if caps.rpm > 1 else "1h"
         slots = {"id": "user_slots", "attach": {"level": "user"}, "type": "concurrency", "amount": caps.slots}
@@ -247,10 +248,10 @@ class Litellm(Peer):
         found: dict = {"rpm_limit": caps.rpm, "max_parallel_requests": caps.slots}
         if not caps.chain:
             return found, "rpm and max_parallel_requests a key, by custom_auth, in memory"
-        many = caps.rpm
-        found |= {"tpm_limit": many, "user_id": "dev1", "user_rpm_limit": many, "user_tpm_limit": many}
-        found |= {"team_id": TEAM, "team_rpm_limit": many, "team_tpm_limit": many}
-        found |= {"org_id": ORG, "organization_rpm_limit": many, "organization_tpm_limit": many}
+        rpm, tpm = caps.rpm, gateway.MANY
+        found |= {"tpm_limit": tpm, "user_id": "dev1", "user_rpm_limit": rpm, "user_tpm_limit": tpm}
+        found |= {"team_id": TEAM, "team_rpm_limit": rpm, "team_tpm_limit": tpm}
+        found |= {"org_id": ORG, "organization_rpm_limit": rpm, "organization_tpm_limit": tpm}
         return found, "rpm and tpm for key, user, team, org, max_parallel_requests a key, in memory: 9 caps, no budget"
 
     def write(self, task: Task, port: int) -> tuple[list[str], str]:

@@ -46,9 +46,11 @@ class Kind:
 
 
 KINDS = [
-    Kind("check", "Whether the caps are on", "70 requests of one client against 60 a minute, and 8 at once against 4 slots; backend"
-         " with 150 ms. A token bucket fills again meanwhile. In brackets how the others were answered.",
-         (Figure("rate_passed", "of 70 passed", 0, False), Figure("slots_passed", "of 8 passed", 0, False)), {"caps": SMALL}),
+    Kind("check", "Whether the caps are on", "70 requests of one client against 60 a minute, 8 at once against 4 slots, and with the"
+         " caps of `chain` 35 requests each of two clients of one team against 60 a minute of the team; backend with 150 ms. A token"
+         " bucket fills again meanwhile. In brackets how the others were answered.",
+         (Figure("rate_passed", "of 70 passed", 0, False), Figure("slots_passed", "of 8 at once", 0, False),
+          Figure("team_passed", "of 70 of a team", 0, False)), {"caps": SMALL}),
     Kind("plain", "Plain proxy", "No caps; closed loop.", task={}, direct=True),
     Kind("caps", "A rate and slots a key", "The caps never refuse.", task={"caps": NEVER}),
     Kind("chain", "The whole chain", "tokentriage with 8 caps on 4 levels, the others with what comes nearest; the caps never refuse.",

@@ -140,22 +140,31 @@ def turn(bench: Bench, server: Server, kind: Kind, connections: int, spread: boo
     return figures
 
 
+def statuses(bench: Bench, server: Server, connections: int, requests: int, second: bool = False) -> dict:
+    """How so many requests of one client were answered."""
+    headers = server.second_headers if second else server.headers
+    body = server.second_body or server.body if second else server.body
+    report = load.run(bench.loadtest, server.url, bench.load_core, None, connections, headers, body, requests=requests)
+    return report["statuses"]
+
+
 def check_caps(bench: Bench, server: Server) -> dict:
     """How many of 70 requests pass 60 a minute, and how many of 8 at once pass 4 slots; with what the others are answered."""
-
-    def statuses(headers: list[str], body: str | None, connections: int, requests: int) -> dict:
-        report = load.run(bench.loadtest, server.url, bench.load_core, None, connections, headers, body, requests=requests)
-        return report["statuses"]
-
     # The first request of an interpreter is slow, and the eight must meet.
     ask(server, server.body)
-    slots = statuses(server.second_headers, server.second_body or server.body, 8, 8)
-    rate = statuses(server.headers, server.body, 4, 68)
+    slots = statuses(bench, server, 8, 8, second=True)
+    rate = statuses(bench, server, 4, 68)
     return {
         "rate_passed": rate.get("200", 0) + 2,  # with the one that was compared with the backend's, and the one above
         "slots_passed": slots.get("200", 0),
         "refused_with": sorted((set(rate) | set(slots)) - {"200"}),
     }
+
+
+def check_team(bench: Bench, server: Server) -> dict:
+    """How many of 35 requests each of two clients of one team pass 60 a minute of the team."""
+    first = statuses(bench, server, 4, 34).get("200", 0) + 1  # with the one that was compared with the backend's
+    return {"team_passed": first + statuses(bench, server, 4, 35, second=True).get("200", 0)}
 
 
 def add_to_direct(figures: dict, direct: dict) -> None:

@@ -32,6 +32,7 @@ NEVER = Caps(MANY, 10_000)  # never refuses
 NEVER_CHAIN = Caps(MANY, 10_000, chain=True)
 SPENT = Caps(1, 10_000)  # refuses all but the first
 SMALL = Caps(60, 4)  # what a check can see
+SMALL_CHAIN = Caps(60, 10_000, chain=True)  # the same, of a team
 
 
 @dataclass(frozen=True)
@@ -104,13 +105,17 @@ class Peer:
         port, log = processes.free_port(), task.folder / "log"
         argv, what = self.write(task, port)
         process = processes.start(argv, task.cores, log, self.environment())
-        server = Server([process], port, what, headers(CREDENTIAL), headers(SECOND_CREDENTIAL))
+        first, second = ([f"Authorization: {credential}"] for credential in (CREDENTIAL, SECOND_CREDENTIAL))
+        server = Server([process], port, what, first, second)
         if task.answer:
             server.path, server.body = "/", None
         processes.wait_for(port, process, log, 30)
         return server
 
 
-def headers(credential: str) -> list[str]:
-    """The header fields of a client, for peers that learn team and organisation from fields as well."""
-    return [f"Authorization: {credential}", f"X-Team: {TEAM}", f"X-Org: {ORG}"]
+def with_places(server: Server, task: Task) -> Server:
+    """For a peer that learns team and org from header fields: its clients send them where they count."""
+    if task.caps and task.caps.chain:
+        for fields in (server.headers, server.second_headers):
+            fields += [f"X-Team: {TEAM}", f"X-Org: {ORG}"]
+    return server

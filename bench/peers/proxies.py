@@ -11,7 +11,7 @@ from pathlib import Path
 from harness import Fault, nginx
 
 from . import packages
-from .peer import CREDENTIAL, ORG, SECOND_CREDENTIAL, TEAM, Peer, Task
+from .peer import CREDENTIAL, ORG, SECOND_CREDENTIAL, TEAM, Peer, Server, Task, with_places
 
 
 class Nginx(Peer):
@@ -219,6 +219,9 @@ class Envoy(Peer):
         argv = [str(self.program), "-c", str(config), "--concurrency", str(task.workers), "--disable-hot-restart", "-l", "error"]
         return argv, what
 
+    def launch(self, task: Task) -> Server:
+        return with_places(super().launch(task), task)
+
     def verifier(self, task: Task) -> list[str]:
         return [str(self.program), "--mode", "validate", "-c", str(task.folder / "envoy.json"), "-l", "error"]
 
@@ -288,10 +291,8 @@ class Traefik(Peer):
         (task.folder / "traefik.yaml").write_text(json.dumps(static, indent=1))
         return [str(self.program), f"--configFile={task.folder / 'traefik.yaml'}"], what
 
-    def launch(self, task: Task):
-        if task.workers > 1:
-            raise Fault("Traefik is started with one worker only")
-        server = super().launch(task)
+    def launch(self, task: Task) -> Server:
+        server = with_places(super().launch(task), task)
         if task.answer:
             server.path = "/ping"
         # It listens before it knows its routers, and answers 404 until then.

@@ -11,7 +11,7 @@ from harness import Fault, load, machine, processes, results
 from . import cores, engine, measuring, packages, show, stores
 from .gateways import GovernedTokentriage, Litellm, Portkey, Tensorzero, Tokentriage, valkey_server
 from .kinds import BY_NAME, Kind
-from .peer import NEVER_CHAIN, Absent, Peer, Server, Task
+from .peer import NEVER_CHAIN, SMALL_CHAIN, Absent, Peer, Server, Task
 from .proxies import Envoy, Haproxy, Nginx, Traefik
 
 STORES = {
@@ -125,7 +125,7 @@ class Run:
             except (Fault, Absent) as reason:
                 why[peer.name] = str(reason)
         if kind.name == "check":
-            rounds, loads = self.check(servers, why), {}
+            rounds, loads = self.check(kind, servers, backend, direct, why), {}
         else:
             rounds, loads = self.take_turns(kind, servers, direct, why)
         rows = []
@@ -143,11 +143,15 @@ class Run:
         processes.stop_all()
         self.keep(kind, rows)
 
-    def check(self, servers: dict, why: dict) -> dict[str, list[dict]]:
+    def check(self, kind: Kind, servers: dict, backend: int, direct: Server, why: dict) -> dict[str, list[dict]]:
         rounds = {}
-        for name, (_, server) in servers.items():
+        for name, (peer, server) in servers.items():
             try:
-                rounds[name] = [measuring.check_caps(self.bench, server)]
+                figures = measuring.check_caps(self.bench, server)
+                processes.stop(server.processes)
+                of_a_team = self.launch(kind, peer, backend, direct, {"caps": SMALL_CHAIN})
+                rounds[name] = [figures | measuring.check_team(self.bench, of_a_team)]
+                processes.stop(of_a_team.processes)
             except Fault as fault:
                 why[name] = str(fault)
         return rounds
