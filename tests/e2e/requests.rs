@@ -299,6 +299,19 @@ fn coded(key: &Key, coding: &str, body: &[u8]) -> Vec<u8> {
     request("POST", CHAT, &[("Authorization", &key.bearer()), ("Content-Encoding", coding)], body)
 }
 
+/// Packs a body.
+type Pack = fn(&[u8]) -> Vec<u8>;
+
+fn brotli(plain: &[u8]) -> Vec<u8> {
+    let mut encoder = brotli::CompressorWriter::new(Vec::new(), 4096, 5, 22);
+    encoder.write_all(plain).expect("memory takes it");
+    encoder.into_inner()
+}
+
+fn zstd(plain: &[u8]) -> Vec<u8> {
+    zstd::encode_all(plain, 3).expect("memory takes it")
+}
+
 fn gzip(plain: &[u8]) -> Vec<u8> {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
     encoder.write_all(plain).and_then(|()| encoder.finish()).expect("memory takes it")
@@ -307,7 +320,8 @@ fn gzip(plain: &[u8]) -> Vec<u8> {
 #[test]
 fn packed_bodies_that_cannot_be_read() {
     let packed = gzip(chat_body().as_bytes());
-    let bomb = gzip(chat_body().replace("say something", &"x".repeat(MAX_BODY)).as_bytes());
+    let large = chat_body().replace("say something", &"x".repeat(MAX_BODY));
+    let (bomb, bomb_of_zstd) = (gzip(large.as_bytes()), zstd(large.as_bytes()));
     check_all(|key| {
         let case = |name, coding, body: &[u8], statuses| Case {
             name,
@@ -317,11 +331,15 @@ fn packed_bodies_that_cannot_be_read() {
             connection: MayGoOn,
         };
         vec![
-            case("a coding that nobody reads here", "br", &packed, &[415]),
+            case("a coding that nobody reads here", "compress", &packed, &[415]),
+            case("one that is read in two ways", "deflate", &packed, &[415]),
+            case("gzip that says it is brotli", "br", &packed, &[400]),
+            case("gzip that says it is zstd", "zstd", &packed, &[400]),
             case("two codings", "gzip, gzip", &packed, &[415]),
             case("gzip that is cut", "gzip", &packed[..packed.len() - 3], &[400]),
             case("plain that says it is gzip", "gzip", chat_body().as_bytes(), &[400]),
             case("gzip of more than is taken", "gzip", &bomb, &[413]),
+            case("zstd of more than is taken", "zstd", &bomb_of_zstd, &[413]),
         ]
     });
 }
@@ -329,8 +347,10 @@ fn packed_bodies_that_cannot_be_read() {
 #[test]
 fn a_packed_body_is_governed_and_goes_on_plain() {
     let rig = Rig::wide(answers(3, 2));
-    for coding in ["gzip", "GZIP", "x-gzip"] {
-        let bytes = coded(&rig.key, coding, &gzip(chat_body().as_bytes()));
+    let packings: [(&str, Pack); 5] =
+        [("gzip", gzip), ("GZIP", gzip), ("x-gzip", gzip), ("br", brotli), ("zstd", zstd)];
+    for (coding, pack) in packings {
+        let bytes = coded(&rig.key, coding, &pack(chat_body().as_bytes()));
         let answer = rig.gateway.connect().ask(&bytes);
         assert_eq!(answer.status, 200, "{coding}: {}", answer.text());
     }
@@ -338,5 +358,5 @@ fn a_packed_body_is_governed_and_goes_on_plain() {
         assert_eq!(asked.body, chat_body().as_bytes());
         assert_eq!(asked.header("content-encoding"), None, "{}", asked.head);
     }
-    rig.comes_to("three packed requests", &Figures { rpm: 3, slots: 0, requests: 3, tokens: 15, millis: 15 });
+    rig.comes_to("five packed requests", &Figures { rpm: 5, slots: 0, requests: 5, tokens: 25, millis: 25 });
 }

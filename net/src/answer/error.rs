@@ -135,10 +135,10 @@ impl fmt::Display for Failure<'_> {
             }
             Failure::Body(error) => write!(f, "Invalid request: {error}."),
             Failure::BrokenCoding => {
-                f.write_str("Invalid request: the body is not the whole gzip that its Content-Encoding says it is.")
+                f.write_str("Invalid request: the body is not whole in the coding that its Content-Encoding says it has.")
             }
             Failure::UnknownCoding => f.write_str(
-                "The request body's Content-Encoding is not read here; send it plain, or in gzip alone.",
+                "The request body's Content-Encoding is not read here; send it plain, or in gzip, br or zstd alone.",
             ),
             Failure::ConflictingCredentials => f.write_str(
                 "Two different API keys are given; give one, in Authorization, x-api-key or api-key.",
@@ -188,7 +188,7 @@ pub fn write_failure(out: &mut Vec<u8>, to: &To<'_>, failure: &Failure<'_>) {
     let extra = |out: &mut Vec<u8>| match failure {
         Failure::NoCredential | Failure::InvalidKey => write_header(out, "WWW-Authenticate", b"Bearer"),
         Failure::Method(allowed) => write_header(out, "Allow", allowed.as_bytes()),
-        Failure::UnknownCoding => write_header(out, "Accept-Encoding", b"gzip, identity"),
+        Failure::UnknownCoding => write_header(out, "Accept-Encoding", b"gzip, br, zstd, identity"),
         Failure::Unavailable(_) => write_header(out, "Retry-After", b"1"),
         _ => {}
     };

@@ -1,4 +1,5 @@
-//! A packed body, unpacked beside its relay so that its usage can be read. What is relayed stays packed.
+//! Packed bodies: that of an answer, unpacked beside its relay so that its usage can be read while what is relayed stays packed;
+//! and that of a request, unpacked as a [`whole`] before anything else.
 //!
 //! Memory is one piece of output and the coding's window: input is taken in small steps, and what a step unpacks to is
 //! looked at before the next one. What is broken, wants a larger window than [`MAX_WINDOW_LOG`], or unpacks to more than
@@ -34,38 +35,24 @@ enum Format {
     Gzip(MultiGzDecoder<Vec<u8>>),
     Deflate(ZlibDecoder<Vec<u8>>),
     Brotli(Box<BrotliState<StandardAlloc, StandardAlloc, StandardAlloc>>, Vec<u8>),
-    Zstd(Decoder<'static>, Vec<u8>),
+    /// Whether what was read so far ends with a frame.
+    Zstd(Decoder<'static>, Vec<u8>, bool),
 }
 
 /// Whether a decoder can go on.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Then {
     More,
-    /// The body is over: whatever follows is no part of it.
-    Over,
+    /// The body is over: so many bytes of the step, and whatever follows, are no part of it.
+    Over(usize),
     GiveUp,
 }
 
 impl Unpacker {
     /// For a body in that coding; `None` when it is not packed, or in a way that is not read here.
     pub fn of(coding: Coding) -> Option<Unpacker> {
-        let piece = || vec![0; UNPACKED_PIECE_BYTES];
-        let alloc = StandardAlloc::default;
-        let format = match coding {
-            Coding::Identity | Coding::Other => return None,
-            Coding::Gzip => Format::Gzip(MultiGzDecoder::new(Vec::new())),
-            Coding::Deflate => Format::Deflate(ZlibDecoder::new(Vec::new())),
-            Coding::Brotli => {
-                Format::Brotli(Box::new(BrotliState::new_strict(alloc(), alloc(), alloc())), piece())
-            }
-            Coding::Zstd => {
-                let mut decoder = Decoder::new().ok()?;
-                decoder.set_parameter(DParameter::WindowLogMax(MAX_WINDOW_LOG)).ok()?;
-                Format::Zstd(decoder, piece())
-            }
-        };
         Some(Unpacker {
-            decoder: Some(format),
+            decoder: Some(Format::of(coding)?),
             over: false,
             left: MAX_UNPACKED_BYTES,
             credit: UNPACKED_CREDIT,
@@ -92,7 +79,7 @@ impl Unpacker {
             self.credit -= before - now;
             match then {
                 Then::More => {}
-                Then::Over => {
+                Then::Over(_) => {
                     self.decoder = None;
                     self.over = true;
                 }
@@ -113,7 +100,72 @@ impl Unpacker {
     }
 }
 
+/// Why a body is not unpacked as a whole.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum NotWhole {
+    /// It unpacks to more than is taken.
+    TooLarge,
+    /// It is broken, ends too early, goes on behind its end, or is in a coding that is not read here.
+    Broken,
+}
+
+/// All that `packed` holds, at most `most` bytes of it; nothing may be missing, and nothing follow.
+///
+/// # Errors
+/// [`NotWhole`]; a bomb is known by the first piece beyond the bound.
+pub fn whole(coding: Coding, packed: &[u8], most: usize) -> Result<Vec<u8>, NotWhole> {
+    let mut format = Format::of(coding).ok_or(NotWhole::Broken)?;
+    let mut plain = Vec::new();
+    let mut steps = packed.chunks(UNPACK_STEP_BYTES);
+    let mut over = false;
+    while !over && let Some(step) = steps.next() {
+        let then = format.step(step, &mut |piece| {
+            plain.extend_from_slice(piece);
+            if plain.len() > most { Then::GiveUp } else { Then::More }
+        });
+        match then {
+            _ if plain.len() > most => return Err(NotWhole::TooLarge),
+            Then::More => {}
+            Then::Over(0) if steps.len() == 0 => over = true,
+            Then::Over(_) | Then::GiveUp => return Err(NotWhole::Broken),
+        }
+    }
+    if over || format.ends(&mut plain) { Ok(plain) } else { Err(NotWhole::Broken) }
+}
+
 impl Format {
+    fn of(coding: Coding) -> Option<Format> {
+        let piece = || vec![0; UNPACKED_PIECE_BYTES];
+        let alloc = StandardAlloc::default;
+        Some(match coding {
+            Coding::Identity | Coding::Other => return None,
+            Coding::Gzip => Format::Gzip(MultiGzDecoder::new(Vec::new())),
+            Coding::Deflate => Format::Deflate(ZlibDecoder::new(Vec::new())),
+            Coding::Brotli => {
+                Format::Brotli(Box::new(BrotliState::new_strict(alloc(), alloc(), alloc())), piece())
+            }
+            Coding::Zstd => {
+                let mut decoder = Decoder::new().ok()?;
+                decoder.set_parameter(DParameter::WindowLogMax(MAX_WINDOW_LOG)).ok()?;
+                Format::Zstd(decoder, piece(), false)
+            }
+        })
+    }
+
+    /// Whether what was read is a whole; what its end still held back goes behind `plain`. Of zlib's format that is not
+    /// known, and brotli's is over by itself.
+    fn ends(&mut self, plain: &mut Vec<u8>) -> bool {
+        match self {
+            Format::Gzip(decoder) => {
+                let whole = decoder.try_finish().is_ok();
+                plain.append(decoder.get_mut());
+                whole
+            }
+            Format::Zstd(_, _, ended) => *ended,
+            Format::Deflate(_) | Format::Brotli(..) => false,
+        }
+    }
+
     fn step(&mut self, step: &[u8], look: &mut dyn FnMut(&[u8]) -> Then) -> Then {
         match self {
             Format::Gzip(decoder) => {
@@ -125,7 +177,7 @@ impl Format {
                 show(decoder.get_mut(), whole, look)
             }
             Format::Brotli(state, piece) => brotli(state, step, piece, look),
-            Format::Zstd(decoder, piece) => zstandard(decoder, step, piece, look),
+            Format::Zstd(decoder, piece, ended) => zstandard(decoder, step, piece, ended, look),
         }
     }
 }
@@ -159,7 +211,7 @@ fn brotli(
         match result {
             BrotliResult::NeedsMoreOutput if then == Then::More => {}
             BrotliResult::NeedsMoreInput => return then,
-            BrotliResult::ResultSuccess if then == Then::More => return Then::Over,
+            BrotliResult::ResultSuccess if then == Then::More => return Then::Over(left),
             _ => return Then::GiveUp,
         }
     }
@@ -169,11 +221,13 @@ fn zstandard(
     decoder: &mut Decoder<'static>,
     mut step: &[u8],
     piece: &mut [u8],
+    ended: &mut bool,
     look: &mut dyn FnMut(&[u8]) -> Then,
 ) -> Then {
     loop {
         let Ok(status) = decoder.run_on_buffers(step, piece) else { return Then::GiveUp };
         step = &step[status.bytes_read..];
+        *ended = status.remaining == 0;
         if look(&piece[..status.bytes_written]) == Then::GiveUp {
             return Then::GiveUp;
         }
@@ -265,6 +319,43 @@ pub(crate) mod tests {
                 assert_eq!(unpack(coding, &two, step).0, b"first second", "{coding:?} in steps of {step}");
             }
         }
+    }
+
+    #[test]
+    fn a_whole_is_everything_or_nothing() {
+        let plain: Vec<u8> = (0..50_000u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+        for coding in [Coding::Gzip, Coding::Brotli, Coding::Zstd] {
+            let packed = pack(coding, &plain);
+            let check = |name: &str, packed: &[u8], most: usize, wanted: Result<&[u8], NotWhole>| {
+                assert_eq!(
+                    whole(coding, packed, most).as_deref(),
+                    wanted.as_ref().copied(),
+                    "{coding:?}, {name}"
+                );
+            };
+            let (broken, too_large) = (Err(NotWhole::Broken), Err(NotWhole::TooLarge));
+            check("whole", &packed, plain.len(), Ok(&plain));
+            check("empty", &pack(coding, b""), 0, Ok(b""));
+            check("a byte too many", &packed, plain.len() - 1, too_large);
+            check("a bomb", &pack(coding, &vec![b' '; 64 << 20]), 1 << 20, too_large);
+            for cut in (0..packed.len()).rev().step_by(997).chain([packed.len() - 1, 1]) {
+                check("cut", &packed[..cut], plain.len(), broken);
+            }
+            check("plain", b"{\"model\":\"m\"}", 100, broken);
+            check("noise behind it", &[&packed[..], b"noise"].concat(), plain.len(), broken);
+            let two = [pack(coding, &plain[..7]), pack(coding, &plain[7..])].concat();
+            // Members and frames may follow each other; in brotli nothing may.
+            check("two", &two, plain.len(), if coding == Coding::Brotli { broken } else { Ok(&plain) });
+        }
+        let mut damaged = pack(Coding::Gzip, &plain);
+        let last = damaged.len() - 6;
+        damaged[last] ^= 1;
+        assert_eq!(whole(Coding::Gzip, &damaged, plain.len()), Err(NotWhole::Broken), "a wrong checksum");
+        for coding in [Coding::Identity, Coding::Other, Coding::Deflate] {
+            assert_eq!(whole(coding, &pack(coding, b"{}"), 100), Err(NotWhole::Broken), "{coding:?}");
+        }
+        let wide = [0x28, 0xb5, 0x2f, 0xfd, 0x00, 20 << 3, 0x01, 0x00, 0x00];
+        assert_eq!(whole(Coding::Zstd, &wide, 100), Err(NotWhole::Broken), "a window of 1 GiB");
     }
 
     #[test]
