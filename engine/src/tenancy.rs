@@ -68,7 +68,8 @@ impl NodeId {
     }
 
     fn last_segment(&self) -> &str {
-        self.0.rsplit('/').next().unwrap_or(&self.0)
+        let separator = self.0.bytes().rposition(|byte| byte == b'/');
+        separator.map_or(&*self.0, |at| &self.0[at + 1..])
     }
 
     /// Whether every segment is lowercase letters, `:`, then lowercase letters, digits, `-` and `_`. `__global` is not.

@@ -195,6 +195,7 @@ fn rings_agree_with_lists<const WORDS: usize>(
                 Operation::Pass(span) => at += span,
             }
             assert_eq!(ring.level(at).observed, counted(&list, at), "seed {seed} step {step}: {operation:?}");
+            assert_eq!(ring.level_at_a_glance(at), ring.level(at), "seed {seed} step {step}: {operation:?}");
         }
     }
 }

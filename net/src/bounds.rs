@@ -18,8 +18,10 @@ pub const ADDRESS_PATIENCE: Duration = Duration::from_secs(10);
 /// nobody notices once there are some.
 pub const ACCEPT_BACK_OFF: u64 = 20;
 /// A wait on the backend shorter than this does not look after the client: watching costs 3 to 7 microseconds,
-/// and no generation worth stopping ends sooner.
+/// and no generation worth stopping ends sooner. In whole [`PATIENCE_TICK`]s, as every bound on a wait.
 pub const CLIENT_WATCH_DELAY: Duration = Duration::from_millis(15);
+/// How often a core looks for waits that are over their bound: bounds are seconds, and up to two of these late.
+pub const PATIENCE_TICK: Duration = Duration::from_millis(50);
 /// Room for one read of a TLS connection: a record of the largest kind is 16 KiB of plaintext and at most 261 bytes more
 /// (RFC 8446 §5.2).
 pub const TLS_READ: usize = 17 * 1024;
@@ -39,6 +41,9 @@ pub const CLIENT_WATCH_TICK: Duration = Duration::from_millis(50);
 pub const RING_PARCELS: usize = 1024;
 
 // ---- exchanges -----------------------------------------------------------------------------------------
+
+/// Bytes set aside for the headers that the gateway adds to a success: six rate headers, and an alert.
+pub const EXTRA_HEADERS: usize = 320;
 
 /// No exchange lasts longer: a stream still running then is cut. A day is beyond any generation.
 pub const EXCHANGE_BOUND: Duration = Duration::from_secs(24 * 3600);

@@ -127,8 +127,9 @@ impl Client {
     }
 
     async fn read_sized(&mut self, length: usize, http: &HttpBounds) -> BodyRead {
-        let until = Instant::now() + BODY_BOUND;
+        let mut until = None;
         while self.input.len() < length {
+            let until = *until.get_or_insert_with(|| Instant::now() + BODY_BOUND);
             let (held, missing) = (self.input.len(), length - self.input.len());
             let room = missing.min(64 * READ_ROOM);
             if self.input.capacity() - held < room {

@@ -37,10 +37,10 @@ impl<'a> Credential<'a> {
     /// An `Authorization` of another scheme than Bearer is presented whole, and so is no key.
     pub fn of(head: &'a RequestHead) -> Credential<'a> {
         let mut found = Credential::Absent;
-        for header in head.headers() {
-            let presented = match header.role {
-                Role::Authorization => bearer(header.value).unwrap_or(header.value),
-                Role::XApiKey | Role::ApiKey => header.value,
+        for (role, value) in head.roles() {
+            let presented = match role {
+                Role::Authorization => bearer(value).unwrap_or(value),
+                Role::XApiKey | Role::ApiKey => value,
                 _ => continue,
             };
             found = match found {

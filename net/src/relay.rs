@@ -62,6 +62,21 @@ enum Pass {
     Bad(&'static str),
 }
 
+/// Of a relay that waits for its backend.
+struct Times {
+    /// When the exchange must be over.
+    end: Instant,
+    /// When the client was last looked after.
+    looked: Instant,
+}
+
+impl Times {
+    fn begin() -> Times {
+        let now = Instant::now();
+        Times { end: now + EXCHANGE_BOUND, looked: now }
+    }
+}
+
 enum Decoder {
     Empty,
     Length(u64),
@@ -95,8 +110,8 @@ impl Relay<'_> {
             ResponseBody::UntilClose => Decoder::UntilClose,
         };
         let in_one_write = matches!(body, ResponseBody::Length(length) if length <= ONE_WRITE as u64);
-        let end = Instant::now() + EXCHANGE_BOUND;
-        let mut looked = Instant::now();
+        // Begins with the first wait: most answers come whole with their head.
+        let mut times: Option<Times> = None;
         let mut nothing_sent = true;
         loop {
             match self.pass(&mut decoder) {
@@ -110,12 +125,13 @@ impl Relay<'_> {
                     }
                 }
             }
-            if looked.elapsed() >= CLIENT_WATCH_TICK {
-                looked = Instant::now();
+            let times = times.get_or_insert_with(Times::begin);
+            if times.looked.elapsed() >= CLIENT_WATCH_TICK {
+                times.looked = Instant::now();
                 if self.client.stream.peer_closed() {
                     return self.client_gone();
                 }
-                if looked >= end {
+                if times.looked >= times.end {
                     return self.broken(nothing_sent, "the answer took longer than any exchange may");
                 }
             }

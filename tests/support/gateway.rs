@@ -121,11 +121,25 @@ impl Gateway {
         self.ready();
     }
 
+    /// Starts the process under a tool that is given its command line, and waits until it is ready.
+    pub fn launch_under(&mut self, tool: &str, arguments: &[&str]) {
+        let serve = self.command(&["serve"]);
+        let mut command = Command::new(tool);
+        command.args(arguments).arg(serve.get_program()).args(serve.get_args());
+        command.current_dir(self.home.path());
+        command.envs(serve.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        self.start_child(command);
+        self.ready();
+    }
+
     /// Starts the process, and waits for nothing.
     pub fn spawn(&mut self) {
+        self.start_child(self.command(&["serve"]));
+    }
+
+    fn start_child(&mut self, mut command: Command) {
         let log = File::options().create(true).append(true).open(self.log_path());
         let log = log.expect("a writable folder");
-        let mut command = self.command(&["serve"]);
         let out = log.try_clone().expect("a second handle");
         command.envs(self.environment.iter().copied());
         command.stdin(Stdio::null()).stdout(out).stderr(log);

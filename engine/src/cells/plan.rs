@@ -249,10 +249,10 @@ impl Item {
     }
 
     /// `None` for a gauge, which has no rate.
-    fn level(&self, now: Monotonic) -> Option<Level> {
+    fn level_at_a_glance(&self, now: Monotonic) -> Option<Level> {
         match &self.cell {
-            Cell::Rolling(cell) => Some(cell.level(now.0)),
-            Cell::Fixed(cell) => Some(cell.level(now.0)),
+            Cell::Rolling(cell) => Some(cell.level_at_a_glance(now.0)),
+            Cell::Fixed(cell) => Some(cell.level_at_a_glance(now.0)),
             Cell::Bucket(cell) => Some(cell.level(now.0, self.amount)),
             Cell::Gauge(_) => None,
         }
@@ -299,7 +299,7 @@ impl Admission {
     pub fn requests_left(&self, now: Now) -> Option<RateLeft> {
         let hard = self.plan.items.iter().filter(|item| item.stance == Stance::Hard);
         hard.fold(None, |tightest, item| {
-            let left = item.level(now.monotonic).map(|level| RateLeft {
+            let left = item.level_at_a_glance(now.monotonic).map(|level| RateLeft {
                 limit: item.instance.amount,
                 remaining: item.instance.amount.saturating_sub(Units(level.observed.into())),
                 reset: Span(level.empty_in),

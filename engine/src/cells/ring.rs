@@ -76,7 +76,8 @@ pub struct Level {
 pub struct BucketRing<const WORDS: usize> {
     /// Highest epoch anyone has seen.
     head: AtomicU64,
-    /// `epoch (low 32 bits) | sum of the past`: written only after that epoch's past was sealed, never too low.
+    /// `epoch (low 32 bits) | sum of the past`: written only after that epoch's past was sealed, never too low. A refund
+    /// that it still holds takes it away.
     past: AtomicU64,
     words: [AtomicU64; WORDS],
     /// Length of a bucket in nanoseconds, at least 1.
@@ -114,9 +115,21 @@ impl<const WORDS: usize> BucketRing<WORDS> {
         let mut seen = word.load(Ordering::Acquire);
         while lap(seen) == Self::lap_of(epoch.0) && used(seen) > 0 {
             match word.compare_exchange_weak(seen, seen - 1, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => return,
+                Ok(_) => return self.forget_past(epoch.0),
                 Err(other) => seen = other,
             }
+        }
+    }
+
+    /// The sum of the past held what was just refunded in bucket `of`, unless that is the sum's own epoch: whoever asks
+    /// next sums again.
+    fn forget_past(&self, of: u64) {
+        let cached = self.past.load(Ordering::Acquire);
+        if cached >> 32 != of & USED_MASK {
+            // No epoch comes twice, so the one before names none that anybody acts in. A sum that another thread is about
+            // to write stays, and is too high at worst.
+            let forgotten = cached.wrapping_sub(1 << 32);
+            let _ = self.past.compare_exchange(cached, forgotten, Ordering::AcqRel, Ordering::Relaxed);
         }
     }
 
@@ -145,6 +158,24 @@ impl<const WORDS: usize> BucketRing<WORDS> {
         Some(OverAmount { observed, wait: None })
     }
 
+    /// [`level`](BucketRing::level) without a look at every bucket, for headers: what is refunded in a past bucket while
+    /// another thread sums the past may stay counted until the current bucket ends.
+    pub fn level_at_a_glance(&self, now: u64) -> Level {
+        let epoch = self.epoch_at(now);
+        if let Some(past) = self.cached_past(epoch) {
+            let word = self.words[Self::slot(epoch)].load(Ordering::Acquire);
+            if lap(word) == Self::lap_of(epoch) && used(word) > 0 {
+                return Level { observed: past + used(word), empty_in: self.empty_in(epoch, 0, now) };
+            }
+        }
+        self.level(now)
+    }
+
+    /// When the bucket that was the current one `age` epochs before `epoch` has left the ring.
+    fn empty_in(&self, epoch: u64, age: usize, now: u64) -> u64 {
+        self.start_of(epoch - age as u64 + WORDS as u64).saturating_sub(now).max(1)
+    }
+
     /// What is counted now, and when the ring would be empty. Changes nothing.
     pub fn level(&self, now: u64) -> Level {
         let epoch = self.epoch_at(now);
@@ -152,8 +183,7 @@ impl<const WORDS: usize> BucketRing<WORDS> {
         let newest = buckets.iter().position(|counted| *counted > 0);
         Level {
             observed: buckets.iter().sum(),
-            empty_in: newest
-                .map_or(0, |age| self.start_of(epoch - age as u64 + WORDS as u64).saturating_sub(now).max(1)),
+            empty_in: newest.map_or(0, |age| self.empty_in(epoch, age, now)),
         }
     }
 

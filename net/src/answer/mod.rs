@@ -98,10 +98,7 @@ struct Escaped<'a>(&'a mut Vec<u8>);
 
 impl Write for Escaped<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        let from = self.0.len();
-        crate::json::rewrite::write_string(self.0, text);
-        self.0.remove(from);
-        self.0.pop();
+        crate::json::rewrite::write_escaped(self.0, text);
         Ok(())
     }
 }

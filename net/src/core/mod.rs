@@ -25,7 +25,7 @@ use engine::cells::CellTable;
 use engine::gates::{Answer, Ask, Conjunction, Estimate, GateTwoPlan, Reservation, ReservationId, Step};
 use engine::shard::{CounterMark, Shard};
 use engine::verdict::{Reading, Refusal};
-use engine::{Now, Report, Span, UsageSum};
+use engine::{Monotonic, Now, Report, Span, UsageSum};
 
 use crate::bounds::{EXCHANGE_BOUND, HOLD_MARGIN};
 use crate::clock::Clock;
@@ -182,10 +182,15 @@ impl Core {
 
     // ---- gate 2 ----------------------------------------------------------------------------------------
 
-    /// Asks every owner of the plan's counters to hold the estimate, all or nothing.
-    pub async fn reserve(&self, plan: &Arc<GateTwoPlan>, estimate: Estimate) -> GateTwoVerdict {
+    /// Asks every owner of the plan's counters to hold the estimate, all or nothing. `asked_at`: now.
+    pub async fn reserve(
+        &self,
+        plan: &Arc<GateTwoPlan>,
+        estimate: Estimate,
+        asked_at: Monotonic,
+    ) -> GateTwoVerdict {
         let number = self.next_number();
-        let deadline = self.shared.clock.monotonic().plus(span(EXCHANGE_BOUND + HOLD_MARGIN));
+        let deadline = asked_at.plus(span(EXCHANGE_BOUND + HOLD_MARGIN));
         let mut conjunction = Conjunction::new(ReservationId(number), plan.clone(), estimate, deadline);
         let wait = Wait { core: self, ticket: Ticket(number), plan };
         loop {

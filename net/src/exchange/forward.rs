@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use engine::Api;
+use engine::Now;
 use engine::metrics::Outcome;
 
 use super::{Denied, Exchange, Routed};
 use crate::answer;
-use crate::bounds::{INTERIM_ANSWERS, ONE_WRITE, READ_ROOM};
+use crate::bounds::{EXTRA_HEADERS, INTERIM_ANSWERS, ONE_WRITE, READ_ROOM};
 use crate::charge::{Charge, Ending};
 use crate::connection::Next;
 use crate::http1::write::{
@@ -49,11 +50,12 @@ impl Exchange<'_> {
         charge.sent();
         let sent_at = self.core.shared.clock.monotonic();
         self.client.reuse(body);
-        match self.response_head(&mut connection).await {
+        let now = match self.response_head(&mut connection).await {
             Answered::Head => {
-                let after = self.core.shared.clock.monotonic().since(sent_at);
-                self.core.meter.first_byte(&routed.backend.id, after);
+                let now = self.core.now();
+                self.core.meter.first_byte(&routed.backend.id, now.monotonic.since(sent_at));
                 self.status = self.client.answer.status();
+                now
             }
             Answered::ClientGone => {
                 self.outcome = Some(Outcome::ClientGone);
@@ -65,11 +67,11 @@ impl Exchange<'_> {
                 self.unanswered(routed, &occupied);
                 return Err(denied);
             }
-        }
+        };
         if occupied.target().health.answered() {
             info!(provider = %routed.backend.id, host = %occupied.target().host, "a backend answers again");
         }
-        self.relay(routed, connection, charge, asks_usage).await
+        self.relay(routed, connection, charge, asks_usage, now).await
     }
 
     async fn relay(
@@ -78,6 +80,7 @@ impl Exchange<'_> {
         mut connection: Connection,
         charge: &mut Charge,
         asked_usage: bool,
+        now: Now,
     ) -> Result<Next, Denied> {
         let head = &self.client.answer;
         let tap = Tap::of_response(routed.endpoint.dialect(), head, asked_usage);
@@ -86,9 +89,9 @@ impl Exchange<'_> {
         let keep = self.keeps_alive() && framing != ClientFraming::UntilClose;
         let (body, reusable_head) = (head.body(), head.keep_alive());
         let success = (200..300).contains(&head.status());
-        let mut extra = Vec::new();
+        let mut extra = Vec::with_capacity(EXTRA_HEADERS);
         let replaces = match success {
-            true => self.success_headers(&mut extra, routed, charge),
+            true => self.success_headers(&mut extra, routed, charge, now),
             false => None,
         };
         write_response(
@@ -133,8 +136,13 @@ impl Exchange<'_> {
     }
 
     /// The alerts, and the room left under the tightest rates.
-    fn success_headers(&self, extra: &mut Vec<u8>, routed: &Routed<'_>, charge: &Charge) -> Option<Role> {
-        let now = self.core.now();
+    fn success_headers(
+        &self,
+        extra: &mut Vec<u8>,
+        routed: &Routed<'_>,
+        charge: &Charge,
+        now: Now,
+    ) -> Option<Role> {
         let (admission, reservation) = (charge.admission()?, charge.reservation()?);
         for limit_id in admission.alerts().chain(reservation.alerts()) {
             answer::write_alert(extra, limit_id.as_str());

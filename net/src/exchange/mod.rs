@@ -168,14 +168,14 @@ impl Exchange<'_> {
 
     /// Gate 1 judges at this very instant: see [`crate::clock`].
     fn gate_one(&mut self, chain: &Chain, endpoint: Endpoint) -> Result<Admission, Denied> {
-        let began = self.core.shared.clock.monotonic();
+        let now = self.core.now();
         let plan = self.armed.gate_one(chain, endpoint.path());
         if let Some(trace) = &mut self.trace {
             trace.endpoint(endpoint.path());
             trace.caps(plan.instances());
         }
-        let verdict = plan.admit(self.core.now());
-        self.core.meter.gate_one(self.core.shared.clock.monotonic().since(began));
+        let verdict = plan.admit(now);
+        self.core.meter.gate_one(self.core.shared.clock.monotonic().since(now.monotonic));
         match verdict {
             GateOneVerdict::Admitted(admission) => Ok(admission),
             GateOneVerdict::Refused(refusal) => Err(Denied::Capped(refusal)),
@@ -249,7 +249,7 @@ impl Exchange<'_> {
         }
         let meter = &self.core.meter;
         let asked_at = self.core.shared.clock.monotonic();
-        let verdict = self.core.reserve(&resolved.plan, estimate).await;
+        let verdict = self.core.reserve(&resolved.plan, estimate, asked_at).await;
         let now = self.core.now();
         let gate_two = now.monotonic.since(asked_at);
         let reservation = match verdict {

@@ -301,6 +301,11 @@ impl RequestHead {
         self.lines.iter()
     }
 
+    /// The role and value of every header line in order.
+    pub fn roles(&self) -> impl Iterator<Item = (Role, &[u8])> {
+        self.lines.roles()
+    }
+
     /// The first value of a header, its name in any case.
     pub fn header(&self, name: &str) -> Option<&[u8]> {
         self.lines.get(name)

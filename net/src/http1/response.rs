@@ -124,6 +124,11 @@ impl ResponseHead {
         self.lines.iter()
     }
 
+    /// Every value of a header with a role, in order.
+    pub fn values(&self, role: Role) -> impl Iterator<Item = &[u8]> {
+        self.lines.values(role)
+    }
+
     /// The first value of a header, its name in any case.
     pub fn header(&self, name: &str) -> Option<&[u8]> {
         self.lines.get(name)

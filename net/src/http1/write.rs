@@ -233,16 +233,7 @@ pub fn write_connection(out: &mut Vec<u8>, version: Version, keep_alive: bool) {
 
 /// Append a number in decimal.
 pub fn write_number(out: &mut Vec<u8>, number: u64) {
-    let (mut digits, mut at, mut rest) = ([0u8; 20], 20, number);
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (rest % 10) as u8;
-        rest /= 10;
-        if rest == 0 {
-            break;
-        }
-    }
-    out.extend_from_slice(&digits[at..]);
+    out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }
 
 /// The interim answer that lets a waiting client send its body.

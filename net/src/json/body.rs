@@ -197,19 +197,12 @@ const MEMBERS: [(&str, Member); 14] = [
 
 /// Which member a name is: its index in MEMBERS, and whether it is spelt as there.
 fn member_of(key: &Text<'_>) -> Option<(usize, bool)> {
-    let decoded;
-    let name: &str = match key.escaped {
-        false => std::str::from_utf8(key.raw).ok()?,
-        true => {
-            decoded = key.decoded()?;
-            &decoded
-        }
-    };
-    let same = |known: &str| match name.is_ascii() {
-        true => name.eq_ignore_ascii_case(known),
-        false => folds_to(name, known),
-    };
-    let at = MEMBERS.iter().position(|(known, _)| same(known))?;
+    if !key.escaped && key.raw.is_ascii() {
+        let at = MEMBERS.iter().position(|(known, _)| known.as_bytes().eq_ignore_ascii_case(key.raw))?;
+        return Some((at, MEMBERS[at].0.as_bytes() == key.raw));
+    }
+    let name = key.decoded()?;
+    let at = MEMBERS.iter().position(|(known, _)| folds_to(&name, known))?;
     Some((at, MEMBERS[at].0 == name))
 }
 

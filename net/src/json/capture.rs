@@ -128,28 +128,33 @@ impl Capture {
     }
 
     fn structure(&mut self, byte: u8, sink: &mut impl Sink) {
-        if matches!(byte, b' ' | b'\t' | b'\n' | b'\r') {
-            return;
-        }
-        match (self.state, byte) {
-            (State::AfterValue, b',') if self.depth > 0 => {
-                self.state = if self.in_object() { State::Name } else { State::Value };
-                self.here = self.element();
+        match self.state {
+            _ if matches!(byte, b' ' | b'\t' | b'\n' | b'\r') => {}
+            State::Colon if byte == b':' => self.state = State::Value,
+            State::FirstName | State::Name if byte == b'"' => {
+                self.name_bytes = 0;
+                self.state = State::InName;
             }
-            (State::AfterValue | State::FirstName, b'}') if self.in_object() => self.close(),
-            (State::FirstElement, b']') => {
+            State::FirstName if byte == b'}' => self.close(),
+            State::AfterValue if self.depth > 0 => match (byte, self.in_object()) {
+                (b',', true) => {
+                    self.here = None;
+                    self.state = State::Name;
+                }
+                (b',', false) => {
+                    self.here = self.element();
+                    self.state = State::Value;
+                }
+                (b'}', true) | (b']', false) => self.close(),
+                _ => self.state = State::Lost,
+            },
+            State::FirstElement if byte == b']' => {
                 if let Some(slot) = self.container().and_then(|watch| watch.slot) {
                     sink.empty_array(slot);
                 }
                 self.close();
             }
-            (State::AfterValue, b']') if self.depth > 0 && !self.in_object() => self.close(),
-            (State::FirstName | State::Name, b'"') => {
-                self.name_bytes = 0;
-                self.state = State::InName;
-            }
-            (State::Colon, b':') => self.state = State::Value,
-            (State::Value | State::FirstElement, _) => self.begin_value(byte, sink),
+            State::Value | State::FirstElement => self.begin_value(byte, sink),
             _ => self.state = State::Lost,
         }
     }
@@ -247,7 +252,7 @@ impl Capture {
             }
             return 1;
         }
-        let plain = memchr::memchr2(b'"', b'\\', piece).unwrap_or(piece.len());
+        let plain = plain_bytes(piece);
         if let Some(slot) = slot.filter(|_| plain > 0) {
             sink.text(slot, plain as u64);
         }
@@ -267,20 +272,30 @@ impl Capture {
             }
             return 1;
         }
-        let plain = memchr::memchr2(b'"', b'\\', piece).unwrap_or(piece.len());
+        let plain = plain_bytes(piece);
+        let quoted = piece.get(plain) == Some(&b'"');
+        if quoted && self.name_bytes == 0 {
+            // Most names come whole, and need not be kept.
+            self.here = self.named(&piece[..plain]);
+            self.state = State::Colon;
+            return plain + 1;
+        }
         self.push_name(&piece[..plain]);
         match piece.get(plain) {
-            Some(b'"') => {
-                let name = self.name.get(..self.name_bytes);
-                let members = self.container().map_or(&[][..], |watch| watch.members);
-                self.here =
-                    members.iter().find(|(known, _)| Some(known.as_bytes()) == name).map(|(_, watch)| *watch);
+            Some(_) if quoted => {
+                self.here = self.name.get(..self.name_bytes).and_then(|name| self.named(name));
                 self.state = State::Colon;
             }
             Some(_) => self.escape = Escape::Begun,
             None => return plain,
         }
         plain + 1
+    }
+
+    /// The node of the member of that name.
+    fn named(&self, name: &[u8]) -> Option<&'static Watch> {
+        let members = self.container()?.members;
+        members.iter().find(|(known, _)| known.as_bytes() == name).map(|(_, watch)| *watch)
     }
 
     fn push_name(&mut self, bytes: &[u8]) {
@@ -315,6 +330,16 @@ impl Capture {
         self.escape = next;
         decoded
     }
+}
+
+/// How many bytes stand in front of a quote or a backslash. Most names and many values are short, which a search that is
+/// made for long ones only delays.
+fn plain_bytes(piece: &[u8]) -> usize {
+    const NEAR: usize = 16;
+    let (near, far) = piece.split_at(piece.len().min(NEAR));
+    let special = |byte: &u8| matches!(byte, b'"' | b'\\');
+    let beyond = || near.len() + memchr::memchr2(b'"', b'\\', far).unwrap_or(far.len());
+    near.iter().position(special).unwrap_or_else(beyond)
 }
 
 /// A decoded escape.

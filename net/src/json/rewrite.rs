@@ -57,20 +57,28 @@ fn usage_splice(facts: &BodyFacts) -> (Range<usize>, Vec<u8>) {
 
 /// Append a JSON string with its quotes.
 pub fn write_string(out: &mut Vec<u8>, text: &str) {
-    const HEX: &[u8; 16] = b"0123456789abcdef";
     out.push(b'"');
-    for byte in text.bytes() {
-        match byte {
-            b'"' | b'\\' => out.extend_from_slice(&[b'\\', byte]),
+    write_escaped(out, text);
+    out.push(b'"');
+}
+
+/// Append the inside of a JSON string.
+pub fn write_escaped(out: &mut Vec<u8>, text: &str) {
+    const HEX: &[u8; 16] = b"0123456789abcdef";
+    let mut rest = text.as_bytes();
+    while let Some(at) = rest.iter().position(|byte| matches!(byte, b'"' | b'\\' | 0..=0x1f)) {
+        out.extend_from_slice(&rest[..at]);
+        match rest[at] {
+            byte @ (b'"' | b'\\') => out.extend_from_slice(&[b'\\', byte]),
             b'\n' => out.extend_from_slice(b"\\n"),
             b'\r' => out.extend_from_slice(b"\\r"),
             b'\t' => out.extend_from_slice(b"\\t"),
-            0..=0x1f => {
+            byte => {
                 out.extend_from_slice(b"\\u00");
                 out.extend_from_slice(&[HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
             }
-            _ => out.push(byte),
         }
+        rest = &rest[at + 1..];
     }
-    out.push(b'"');
+    out.extend_from_slice(rest);
 }

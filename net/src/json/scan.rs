@@ -395,8 +395,13 @@ impl<'a> Scanner<'a> {
 /// How many bytes at the front belong into a string as they are: no quote, backslash or control.
 fn plain_bytes(bytes: &[u8]) -> usize {
     let special = |byte: u8| (byte < 0x20) | (byte == b'"') | (byte == b'\\');
-    let mut at = 0;
-    for block in bytes.chunks_exact(32) {
+    const NEAR: usize = 16;
+    let near = &bytes[..bytes.len().min(NEAR)];
+    if let Some(at) = near.iter().position(|byte| special(*byte)) {
+        return at;
+    }
+    let mut at = near.len();
+    for block in bytes[at..].chunks_exact(32) {
         if block.iter().fold(false, |any, byte| any | special(*byte)) {
             break;
         }

@@ -14,6 +14,7 @@
 
 mod listener;
 mod offload;
+mod patience;
 mod runtime;
 mod stream;
 mod sys;
@@ -22,8 +23,9 @@ mod tls;
 
 pub use listener::{Acceptor, bind_all};
 pub use offload::{Offload, offload};
+pub use patience::{Late, within};
 pub use runtime::run_core;
 pub use stream::Stream;
 pub use sys::{allowed_cpus, nanoseconds_asleep, shutdown_read};
-pub use task::{Waited, Watch, first_of, sleep, spawn, watched, within};
+pub use task::{Waited, Watch, first_of, sleep, spawn, watched};
 pub use tls::NoTls;

@@ -6,7 +6,8 @@ use std::io;
 use monoio::{IoUringDriver, LegacyDriver, RuntimeBuilder};
 use tracing::{debug, info, warn};
 
-use super::sys;
+use super::patience::keep_watch;
+use super::{spawn, sys};
 use crate::bounds::{CORE_SLICE, RING_ENTRIES, SMALL_RING_ENTRIES};
 
 /// Pins the calling thread to `cpu` and runs `work` to its end on a runtime of its own.
@@ -17,6 +18,10 @@ use crate::bounds::{CORE_SLICE, RING_ENTRIES, SMALL_RING_ENTRIES};
 /// # Errors
 /// When not even epoll is to be had.
 pub fn run_core<T>(cpu: Option<usize>, work: impl Future<Output = T>) -> io::Result<T> {
+    let work = async move {
+        spawn("patience", keep_watch());
+        work.await
+    };
     if let Some(cpu) = cpu
         && let Err(refused) = monoio::utils::bind_to_cpu_set([cpu])
     {

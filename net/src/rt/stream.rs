@@ -20,7 +20,8 @@ use super::tls::{NoTls, Session};
 #[derive(Debug)]
 pub struct Stream {
     inner: TcpStream,
-    /// Absent on a plain connection, which pays for this with one look at a pointer a call.
+    /// Absent on a plain connection, which pays for this with one look at a pointer a call: what TLS needs while it reads
+    /// or writes is a box of its own, so that no plain exchange is as large.
     tls: Option<Box<Session>>,
 }
 
@@ -69,7 +70,7 @@ impl Stream {
     /// TLS one that the peer has announced, and a connection that just ends is an error.
     pub async fn read(&mut self, mut buffer: Vec<u8>, room: usize) -> (io::Result<usize>, Vec<u8>) {
         if let Some(session) = &mut self.tls {
-            return session.read(&mut self.inner, buffer, room).await;
+            return Box::pin(session.read(&mut self.inner, buffer, room)).await;
         }
         buffer.reserve(room);
         let (from, to) = (buffer.len(), buffer.capacity());
@@ -81,7 +82,7 @@ impl Stream {
     pub async fn write_all(&mut self, buffer: Vec<u8>) -> (io::Result<usize>, Vec<u8>) {
         match &mut self.tls {
             None => self.inner.write_all(buffer).await,
-            Some(session) => session.write_rest(&mut self.inner, buffer, 0).await,
+            Some(session) => Box::pin(session.write_rest(&mut self.inner, buffer, 0)).await,
         }
     }
 
@@ -89,14 +90,14 @@ impl Stream {
     pub async fn write_once(&mut self, buffer: Vec<u8>) -> (io::Result<usize>, Vec<u8>) {
         match &mut self.tls {
             None => self.inner.write(buffer).await,
-            Some(session) => session.write_once(&mut self.inner, buffer).await,
+            Some(session) => Box::pin(session.write_once(&mut self.inner, buffer)).await,
         }
     }
 
     /// Writes `buffer` from `from` on.
     pub async fn write_rest(&mut self, buffer: Vec<u8>, from: usize) -> (io::Result<usize>, Vec<u8>) {
         if let Some(session) = &mut self.tls {
-            return session.write_rest(&mut self.inner, buffer, from).await;
+            return Box::pin(session.write_rest(&mut self.inner, buffer, from)).await;
         }
         let (result, slice) = self.inner.write_all(buffer.slice(from..)).await;
         (result, slice.into_inner())

@@ -2,14 +2,14 @@
 
 use std::future::{Future, poll_fn};
 use std::panic::AssertUnwindSafe;
-use std::pin::{Pin, pin};
-use std::task::{Context, Poll};
+use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 
-use monoio::time::{Sleep, Timeout};
+use monoio::time::Sleep;
 use tracing::error;
 
-use super::Stream;
+use super::{Late, Stream, within};
 use crate::bounds::{CLIENT_WATCH_DELAY, CLIENT_WATCH_TICK};
 
 /// Runs `work` beside the caller on this core. A panic in it ends it alone: what it owned is dropped as it
@@ -34,12 +34,6 @@ pub fn spawn(what: &'static str, work: impl Future<Output = ()> + 'static) {
 /// large, twice.
 pub fn sleep(span: Duration) -> Sleep {
     monoio::time::sleep(span)
-}
-
-/// The result of `work`, or an error when it was not done within `span`. A read given up this way may have eaten
-/// bytes: close its connection.
-pub fn within<F: Future>(span: Duration, work: F) -> Timeout<F> {
-    monoio::time::timeout(span, work)
 }
 
 /// The output of whichever is ready first; `left` is asked first.
@@ -74,27 +68,21 @@ pub struct Watch {
 }
 
 /// Waits for `work` on the backend's side while looking after the client, lazily: watching costs microseconds,
-/// and most answers come before [`CLIENT_WATCH_DELAY`] is over. One timer serves both the delay and the bound.
+/// and many answers and most events come before [`CLIENT_WATCH_DELAY`] is over.
 pub async fn watched<T>(work: impl Future<Output = T>, client: &mut Stream, watch: Watch) -> Waited<T> {
     let mut work = pin!(work);
     let delay = CLIENT_WATCH_DELAY.min(watch.bound);
-    if let Ok(value) = first_of(work.as_mut(), sleep(delay)).await {
+    if let Ok(value) = within(delay, work.as_mut()).await {
         return Waited::Ready(value);
     }
     if delay == watch.bound {
         return Waited::TimedOut;
     }
-    let (mut gone, mut late) = (pin!(gone(client)), pin!(sleep(watch.bound - delay)));
-    poll_fn(|context: &mut Context<'_>| {
-        if let Poll::Ready(value) = work.as_mut().poll(context) {
-            return Poll::Ready(Waited::Ready(value));
-        }
-        if gone.as_mut().poll(context).is_ready() {
-            return Poll::Ready(Waited::ClientGone);
-        }
-        Pin::as_mut(&mut late).poll(context).map(|()| Waited::TimedOut)
-    })
-    .await
+    match within(watch.bound - delay, first_of(work, gone(client))).await {
+        Ok(Ok(value)) => Waited::Ready(value),
+        Ok(Err(())) => Waited::ClientGone,
+        Err(Late) => Waited::TimedOut,
+    }
 }
 
 /// Ends when the client has gone. Bytes that it sent ahead stay unread; behind them its going is found by

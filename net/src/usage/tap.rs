@@ -103,9 +103,8 @@ impl Coding {
     /// The coding of a response: one that was coded twice is not read.
     pub fn of_response(head: &ResponseHead) -> Coding {
         let mut codings = head
-            .headers()
-            .filter(|header| header.role == Role::ContentEncoding)
-            .map(|header| Coding::of(Some(header.value)))
+            .values(Role::ContentEncoding)
+            .map(|value| Coding::of(Some(value)))
             .filter(|coding| *coding != Coding::Identity);
         match (codings.next(), codings.next()) {
             (None, _) => Coding::Identity,
