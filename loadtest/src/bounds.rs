@@ -38,6 +38,9 @@ pub const MAX_DIMENSIONS: u64 = 4096;
 /// Tokens one answer may have, whatever its options say: 32 bits would be gigabytes of text.
 pub const MAX_TOKENS: u64 = 1_000_000;
 
+/// Bytes of text that one answer may be told to have at least: the largest body that a gateway takes by default.
+pub const MAX_ANSWER_BYTES: usize = 64 * 1024 * 1024;
+
 /// Pause after an accept that failed for lack of descriptors: it fails again at once until one is closed.
 pub const ACCEPT_BACK_OFF: Duration = Duration::from_millis(10);
 
@@ -61,3 +64,31 @@ pub const SECONDS_KEPT: usize = 7_200;
 
 /// The longest latency that is told apart, in nanoseconds: an hour.
 pub const LONGEST_LATENCY: u64 = 3_600_000_000_000;
+
+/// Connections of one scenario: what one address has ports for.
+pub const MAX_CONNECTIONS: usize = 28_000;
+
+/// Keys of one scenario. Each is minted by a request of a few milliseconds, and has a request's bytes of its own.
+pub const MAX_KEYS: usize = 100_000;
+
+/// Users of one scenario's tree: as many as the keys that could be theirs.
+pub const MAX_USERS: usize = MAX_KEYS;
+
+/// Bytes of the gateway's answer to a management request: a page of a thousand rows of usage is half a megabyte.
+pub const MAX_MANAGEMENT_ANSWER: usize = 16 * 1024 * 1024;
+
+/// How long a management request may take: a snapshot of many keys is published in milliseconds, on a busy machine in more.
+pub const MANAGEMENT_PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long a gateway that was started may take to be ready, or one that was told to end to be gone.
+pub const GATEWAY_PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long counters may take to come to what clients saw: usage is written about a second late, and a backend that its client has
+/// left is given up within milliseconds.
+pub const SETTLE_PATIENCE: Duration = Duration::from_secs(10);
+
+/// How late usage is written at the most, while nothing disturbs the machine: a second, and half of one more.
+pub const USAGE_LATENESS: Duration = Duration::from_millis(1500);
+
+/// Differences that a table shows; the number of all is said.
+pub const DIFFERENCES_SHOWN: usize = 20;

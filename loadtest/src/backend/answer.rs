@@ -20,15 +20,16 @@ pub fn unix_seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_secs())
 }
 
-/// The JSON body that answers `ask`; `serial` makes its id.
-pub fn body(ask: &Ask, serial: u64) -> Vec<u8> {
+/// The JSON body that answers `ask`; `serial` makes its id. Its text has at least `bytes` bytes.
+pub fn body(ask: &Ask, serial: u64, bytes: usize) -> Vec<u8> {
     let created = unix_seconds();
+    let text = || text::text_of(ask.output_tokens, bytes);
     let answer = match ask.call {
         Call::Chat => json!({
             "id": format!("chatcmpl-{serial:016x}"), "object": "chat.completion", "created": created, "model": ask.model,
             "choices": (0..ask.choices).map(|index| json!({
                 "index": index,
-                "message": {"role": "assistant", "content": text::text(ask.output_tokens), "refusal": null},
+                "message": {"role": "assistant", "content": text(), "refusal": null},
                 "logprobs": null, "finish_reason": ask.finish_reason(),
             })).collect::<Vec<_>>(),
             "usage": usage(ask), "system_fingerprint": null,
@@ -36,7 +37,7 @@ pub fn body(ask: &Ask, serial: u64) -> Vec<u8> {
         Call::Completions => json!({
             "id": format!("cmpl-{serial:016x}"), "object": "text_completion", "created": created, "model": ask.model,
             "choices": (0..ask.choices).map(|index| json!({
-                "index": index, "text": text::text(ask.output_tokens), "logprobs": null, "finish_reason": ask.finish_reason(),
+                "index": index, "text": text(), "logprobs": null, "finish_reason": ask.finish_reason(),
             })).collect::<Vec<_>>(),
             "usage": usage(ask),
         }),
@@ -47,7 +48,7 @@ pub fn body(ask: &Ask, serial: u64) -> Vec<u8> {
             })).collect::<Vec<_>>(),
             "usage": {"prompt_tokens": ask.prompt_tokens, "total_tokens": ask.prompt_tokens},
         }),
-        Call::Responses => response_object(ask, serial, created, Some(&text::text(ask.output_tokens))),
+        Call::Responses => response_object(ask, serial, created, Some(&text())),
     };
     answer.to_string().into_bytes()
 }
@@ -98,7 +99,7 @@ pub fn message_item(serial: u64, status: &str, text: Option<&str>) -> Value {
 
 /// A unit-sized made-up vector, the same for the same input number.
 fn embedding(index: usize, ask: &Ask) -> Value {
-    let mut random = super::connection::Random::new(index as u64 + 1);
+    let mut random = crate::random::Random::new(index as u64 + 1);
     let scale = 1.0 / (ask.dimensions as f32).sqrt();
     let numbers = (0..ask.dimensions).map(|_| if random.next() & 1 == 0 { scale } else { -scale });
     if ask.base64 {

@@ -12,6 +12,7 @@ use super::{BackendOptions, Counters, Failure, Latency, add};
 use crate::bounds;
 use crate::http::chunked;
 use crate::http::head::{Framing, Parsed, RequestHead, parse_request};
+use crate::random::Random;
 use crate::rt::{self, Connection, Either};
 
 /// What the connections of one thread share.
@@ -45,30 +46,6 @@ impl Shared {
     fn next_serial(&self) -> u64 {
         self.serial.set(self.serial.get().wrapping_add(1));
         self.serial.get()
-    }
-}
-
-/// A small generator (xorshift64*): what it draws need only be spread and repeatable.
-#[derive(Clone, Copy)]
-pub struct Random(u64);
-
-impl Random {
-    /// Any seed, 0 too.
-    pub fn new(seed: u64) -> Random {
-        Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
-    }
-
-    /// The next 64 bits.
-    pub fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 8
-    }
-
-    /// From 0 up to, but not including, 1.
-    fn fraction(&mut self) -> f64 {
-        (self.next() & ((1 << 53) - 1)) as f64 / (1u64 << 53) as f64
     }
 }
 
@@ -283,7 +260,7 @@ impl Session {
         if !generation.is_zero() {
             self.pause_until(Instant::now() + generation).await?;
         }
-        let body = answer::body(&ask, self.shared.next_serial());
+        let body = answer::body(&ask, self.shared.next_serial(), self.shared.options.answer_bytes);
         add(&self.shared.counters.tokens, ask.all_output_tokens());
         self.whole(200, body, persistence).await
     }

@@ -15,6 +15,7 @@ mod connection;
 mod events;
 mod fixed;
 mod text;
+mod values;
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -41,6 +42,8 @@ pub struct BackendOptions {
     pub models: Vec<String>,
     /// Tokens of an answer, when the request does not ask for fewer.
     pub completion_tokens: u64,
+    /// Bytes of text that an answer has at least; the tokens that it reports stay the same. Not for streams.
+    pub answer_bytes: usize,
     /// How fast tokens come.
     pub pace: Pace,
     /// Pause before anything is answered.
@@ -62,6 +65,7 @@ impl Default for BackendOptions {
             mode: Mode::Model,
             models: vec!["gpt-4o".into(), "gpt-4o-mini".into(), "text-embedding-3-small".into()],
             completion_tokens: 32,
+            answer_bytes: 0,
             pace: Pace::default(),
             latency: Latency::None,
             failures: Failures::default(),
@@ -288,6 +292,26 @@ impl Backend {
         self.stops.clear();
         join(std::mem::take(&mut self.threads))
     }
+}
+
+/// What this backend would make of a chat body.
+pub(crate) struct Expected {
+    /// Tokens of the prompt.
+    pub input: u64,
+    /// Tokens of one choice.
+    pub output: u64,
+    /// Choices.
+    pub choices: u64,
+}
+
+/// Reads a chat body as a backend would; its answers have `tokens` tokens when the body asks for no fewer.
+///
+/// # Errors
+/// In words: the backend would refuse it.
+pub(crate) fn expected(body: &[u8], tokens: u64) -> Result<Expected, String> {
+    let ask = ask::Ask::read(ask::Call::Chat, body, tokens)
+        .map_err(|bad| format!("the backend would refuse the body: {}", bad.message))?;
+    Ok(Expected { input: ask.prompt_tokens, output: ask.output_tokens, choices: ask.choices })
 }
 
 fn join(threads: Vec<JoinHandle<io::Result<()>>>) -> io::Result<()> {

@@ -58,6 +58,29 @@ pub struct ResponseHead {
     pub keep_alive: bool,
     /// The body is `text/event-stream`.
     pub is_event_stream: bool,
+    /// The limit that refused the request, as `X-Tt-Refused-By` names it.
+    pub refused_by: Option<Refuser>,
+}
+
+/// The name of a limit, cut after 32 bytes: enough to tell people, and no allocation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Refuser {
+    bytes: [u8; 32],
+    length: u8,
+}
+
+impl Refuser {
+    /// Of the value of the header field.
+    pub fn new(value: &[u8]) -> Refuser {
+        let (mut bytes, length) = ([0; 32], value.len().min(32));
+        bytes[..length].copy_from_slice(&value[..length]);
+        Refuser { bytes, length: length as u8 }
+    }
+
+    /// As text.
+    pub fn name(&self) -> String {
+        String::from_utf8_lossy(&self.bytes[..usize::from(self.length)]).into_owned()
+    }
 }
 
 /// Fields that decide about framing and the connection.
@@ -68,6 +91,7 @@ struct Fields {
     keep_alive: bool,
     expects_continue: bool,
     is_event_stream: bool,
+    refused_by: Option<Refuser>,
 }
 
 fn read_fields(headers: &[httparse::Header<'_>]) -> Result<Fields, &'static str> {
@@ -78,6 +102,7 @@ fn read_fields(headers: &[httparse::Header<'_>]) -> Result<Fields, &'static str>
         keep_alive: false,
         expects_continue: false,
         is_event_stream: false,
+        refused_by: None,
     };
     for header in headers {
         let (name, value) = (header.name, header.value);
@@ -109,6 +134,9 @@ fn read_fields(headers: &[httparse::Header<'_>]) -> Result<Fields, &'static str>
                 const STREAM: &[u8] = b"text/event-stream";
                 fields.is_event_stream =
                     value.len() >= STREAM.len() && value[..STREAM.len()].eq_ignore_ascii_case(STREAM);
+            }
+            15 if name.eq_ignore_ascii_case("x-tt-refused-by") => {
+                fields.refused_by = Some(Refuser::new(value));
             }
             _ => {}
         }
@@ -197,6 +225,7 @@ pub fn parse_response(bytes: &[u8], to_head_request: bool) -> Parsed<ResponseHea
         framing,
         keep_alive: !fields.close && framing != Framing::UntilClose && (is_1_1 || fields.keep_alive),
         is_event_stream: fields.is_event_stream,
+        refused_by: fields.refused_by,
     };
     Parsed::Complete(head, consumed)
 }
@@ -255,5 +284,19 @@ mod tests {
         check("HTTP/1.1 304 x\r\nContent-Length: 9\r\n\r\n", Framing::None, true);
         let zero = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
         check(zero, Framing::None, false);
+    }
+
+    #[test]
+    fn a_refusal_names_its_limit() {
+        fn check(fields: &str, wanted: Option<&str>) {
+            let text = format!("HTTP/1.1 429 Too Many Requests\r\n{fields}Content-Length: 0\r\n\r\n");
+            let Parsed::Complete(head, _) = parse_response(text.as_bytes(), false) else { panic!("{text}") };
+            assert_eq!(head.refused_by.map(|limit| limit.name()).as_deref(), wanted, "{text}");
+        }
+        check("X-Tt-Refused-By: ml_daily\r\n", Some("ml_daily"));
+        check("x-tt-refused-by:   ml_daily  \r\n", Some("ml_daily"));
+        check("X-Tt-Refused-Node: org:acme\r\n", None);
+        let long = format!("X-Tt-Refused-By: {}\r\n", "a".repeat(40));
+        check(&long, Some("a".repeat(32).as_str()));
     }
 }

@@ -23,7 +23,7 @@ const LATENCY: [Figure; 5] = [
     ("max, us", &["latency_us", "max"]),
 ];
 
-/// One run, as `run --json` printed it.
+/// One run, as `run --json` or `scenario --json` printed it.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// What it is called in tables and plots.
@@ -43,7 +43,9 @@ impl Outcome {
         let report: Value =
             serde_json::from_str(&text).map_err(|error| format!("{shown}: it is no JSON: {error}"))?;
         if report["latency_curve_us"].as_array().is_none() {
-            return Err(format!("{shown}: it is no report of `loadtest run --json`"));
+            return Err(format!(
+                "{shown}: it is no report of `loadtest run --json` or `loadtest scenario --json`"
+            ));
         }
         let name =
             path.file_stem().map_or_else(|| shown.to_string(), |stem| stem.to_string_lossy().into_owned());

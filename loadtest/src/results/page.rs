@@ -47,6 +47,12 @@ pub fn page(outcomes: &[Outcome]) -> String {
     out += "<h2>Latency by second</h2>\n<p>Median as a line, p99 with long dashes, the longest with short ones; each request \
             in the second in which it was due.</p>\n";
     out += &plot(&second_lines(outcomes), &second_ticks(outcomes));
+    let rates = rate_lines(outcomes);
+    if !rates.is_empty() {
+        out += "<h2>p99 by rate</h2>\n<p>Every measurement of a ramp that was answered in full; of several at one rate, the least.</p>\n";
+        out += &plot(&rates, &rate_ticks(&rates));
+        out += &goals(outcomes);
+    }
     out += "<h2>How it was measured</h2>\n";
     for outcome in outcomes {
         out += &about(outcome);
@@ -115,6 +121,99 @@ fn second_lines(outcomes: &[Outcome]) -> Vec<Line> {
     lines.collect()
 }
 
+/// p99 over requests a second, of each ramp.
+fn rate_lines(outcomes: &[Outcome]) -> Vec<Line> {
+    let lines = outcomes.iter().zip(COLOURS.iter().cycle()).filter_map(|(outcome, colour)| {
+        let steps = outcome.report["ramp"]["steps"].as_array()?;
+        let clean = steps.iter().filter(|step| step["clean"] == true);
+        let mut points: Vec<(f64, f64)> =
+            clean.filter_map(|step| Some((step["rate"].as_f64()?, step["p99_us"].as_f64()?))).collect();
+        points.sort_by(|one, other| one.0.total_cmp(&other.0).then(one.1.total_cmp(&other.1)));
+        points.dedup_by(|later, first| later.0 == first.0);
+        Some(Line { colour, dashes: "", points })
+    });
+    lines.collect()
+}
+
+fn rate_ticks(lines: &[Line]) -> Vec<Tick> {
+    let highest = lines.iter().flat_map(|line| &line.points).map(|point| point.0).fold(1.0, f64::max);
+    // The largest of 1, 2 and 5 times a power of ten that leaves five ticks or more.
+    let power = 10f64.powf((highest / 5.0).log10().floor());
+    let step =
+        [5.0, 2.0, 1.0].into_iter().map(|of| of * power).find(|step| highest / step >= 5.0).unwrap_or(power);
+    (0..=(highest / step) as usize)
+        .map(|count| (count as f64 * step, format!("{}/s", count as f64 * step)))
+        .collect()
+}
+
+/// What each ramp found.
+fn goals(outcomes: &[Outcome]) -> String {
+    let mut out =
+        "<table>\n<tr><th></th><th>p99 within, us</th><th>requests/s</th><th>measured, us</th></tr>\n"
+            .to_owned();
+    for outcome in outcomes {
+        for goal in outcome.report["ramp"]["goals"].as_array().into_iter().flatten() {
+            let _ = writeln!(
+                out,
+                "<tr><td>{}</td><td>{}</td><td>{}{}</td><td>{}</td></tr>",
+                escaped(&outcome.name),
+                text_of(&goal["p99_us"]),
+                text_of(&goal["rate"]),
+                if goal["settled"] == true { "" } else { " (not settled)" },
+                text_of(&goal["measured_p99_us"]),
+            );
+        }
+    }
+    out + "</table>\n"
+}
+
+/// Of a scenario: what was driven, what its backend can do, and whether the counts are right.
+fn scenario(report: &Value) -> String {
+    if report["scenario"].is_null() {
+        return String::new();
+    }
+    let (scenario, driven, backend) = (&report["scenario"], &report["driven"], &report["backend"]);
+    let governance = match scenario["governance"].as_bool() {
+        Some(true) => ", governance on",
+        Some(false) => ", governance off",
+        None => "",
+    };
+    let mut out = format!(
+        "<p>Scenario {}: {}<br>\n{} ({}){governance}; {} keys, drawn {}, seed {}.",
+        text_of(&scenario["name"]),
+        text_of(&scenario["about"]),
+        text_of(&driven["what"]),
+        text_of(&driven["version"]),
+        text_of(&scenario["keys"]),
+        text_of(&scenario["draw"]),
+        text_of(&scenario["seed"]),
+    );
+    if let (Some(ceiling), Some(used)) = (backend["ceiling_per_s"].as_f64(), backend["ceiling_used"].as_f64())
+    {
+        let _ = write!(out, " The backend alone: {ceiling}/s, of which {:.0} % were used.", used * 100.0);
+    }
+    out += "</p>\n";
+    let check = &report["check"];
+    let _ = match (check["made"].as_bool(), check["passed"].as_bool()) {
+        (Some(true), Some(true)) => {
+            writeln!(out, "<p>{} counters are what clients saw.</p>", text_of(&check["counters"]))
+        }
+        (Some(true), _) => writeln!(out, "<p class=\"note\">The counters are not what clients saw.</p>"),
+        _ => writeln!(out, "<p class=\"note\">Nothing was checked: {}</p>", text_of(&check["why"])),
+    };
+    for one in check["differences"].as_array().into_iter().flatten() {
+        let _ = writeln!(
+            out,
+            "<p class=\"note\">{}: {}: {} counted, {} seen</p>",
+            text_of(&one["key"]),
+            text_of(&one["cap"]),
+            text_of(&one["counted"]),
+            text_of(&one["seen"]),
+        );
+    }
+    out
+}
+
 fn about(outcome: &Outcome) -> String {
     let (report, machine) = (&outcome.report, &outcome.report["machine"]);
     let load = match report["load"]["rate"].as_f64() {
@@ -139,6 +238,7 @@ fn about(outcome: &Outcome) -> String {
         text_of(&machine["date"]),
         text_of(&machine["command"]),
     );
+    out += &scenario(report);
     for warning in report["warnings"].as_array().into_iter().flatten() {
         let _ = writeln!(out, "<p class=\"note\">{}</p>", text_of(warning));
     }
@@ -175,8 +275,50 @@ mod tests {
         ] {
             assert!(page.contains(part), "{part}");
         }
+        check_fetches_nothing(&page);
+    }
+
+    fn check_fetches_nothing(page: &str) {
         for fetch in ["src=", "href=", "@import", "<script"] {
             assert!(!page.contains(fetch), "{fetch}");
         }
+    }
+
+    #[test]
+    fn a_scenario_is_shown_with_its_check_and_a_ramp_with_its_rates() {
+        let step = |rate: f64, p99: f64, clean: bool| json!({ "rate": rate, "p99_us": p99, "clean": clean });
+        let report = |passed: bool| {
+            json!({
+                "latency_curve_us": [[0.0, 80.0]], "scenario": { "name": "ramp", "about": "a <b>", "governance": false },
+                "check": { "made": true, "passed": passed, "counters": 7,
+                           "differences": if passed { json!([]) } else { json!([{ "key": "vk_1", "cap": "rpm", "counted": "2", "seen": "1" }]) } },
+                "ramp": {
+                    "goals": [{ "p99_us": 500.0, "rate": 2000, "measured_p99_us": 450.0, "settled": false }],
+                    "steps": [step(2000.0, 450.0, true), step(1000.0, 300.0, true), step(2000.0, 440.0, true), step(4000.0, 1.0, false)],
+                },
+            })
+        };
+        let of = |passed: bool| page(&[Outcome { name: "x".into(), report: report(passed) }]);
+        let (right, wrong) = (of(true), of(false));
+        for part in [
+            "p99 by rate",
+            ">2000/s<",
+            "2000 (not settled)",
+            "a &lt;b&gt;",
+            "governance off",
+            "7 counters are what",
+        ] {
+            assert!(right.contains(part), "{part} in {right}");
+        }
+        assert!(wrong.contains("vk_1: rpm: 2 counted, 1 seen"), "{wrong}");
+        let lines = rate_lines(&[Outcome { name: "x".into(), report: report(true) }]);
+        assert_eq!(lines[0].points, [(1000.0, 300.0), (2000.0, 440.0)]);
+        check_fetches_nothing(&right);
+        let ticks = |highest: f64| {
+            let line = Line { colour: "", dashes: "", points: vec![(highest, 1.0)] };
+            rate_ticks(&[line]).into_iter().map(|tick| tick.1).collect::<Vec<_>>()
+        };
+        assert_eq!(ticks(5.0), ["0/s", "1/s", "2/s", "3/s", "4/s", "5/s"]);
+        assert_eq!(ticks(26_000.0), ["0/s", "5000/s", "10000/s", "15000/s", "20000/s", "25000/s"]);
     }
 }

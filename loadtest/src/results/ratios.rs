@@ -17,7 +17,7 @@ const BEHIND: [Figure; 4] = [
 ];
 
 struct Row {
-    name: &'static str,
+    name: String,
     first: f64,
     second: f64,
 }
@@ -33,9 +33,24 @@ impl Row {
 fn rows(first: &Outcome, second: &Outcome) -> Vec<Row> {
     let figures = BEFORE.iter().chain(&LATENCY).chain(&BEHIND);
     let both = figures.filter_map(|(name, path)| {
-        Some(Row { name, first: first.figure(path)?, second: second.figure(path)? })
+        Some(Row { name: (*name).to_owned(), first: first.figure(path)?, second: second.figure(path)? })
     });
-    both.collect()
+    both.chain(goals(first, second)).collect()
+}
+
+/// The rates that two ramps found, for each p99 that both looked for.
+fn goals(first: &Outcome, second: &Outcome) -> Vec<Row> {
+    let of = |outcome: &Outcome| -> Vec<(f64, f64)> {
+        let goals = outcome.report["ramp"]["goals"].as_array().into_iter().flatten();
+        // Where none was found, there is no rate to compare.
+        goals.filter_map(|goal| Some((goal["p99_us"].as_f64()?, goal["rate"].as_f64()?))).collect()
+    };
+    let theirs = of(second);
+    let row = |(goal, first): (f64, f64)| {
+        let (_, second) = theirs.iter().find(|(other, _)| *other == goal)?;
+        Some(Row { name: format!("rate at p99 {} ms", goal / 1000.0), first, second: *second })
+    };
+    of(first).into_iter().filter_map(row).collect()
 }
 
 /// As a table; figures that only one of the two has are left out.
@@ -55,7 +70,7 @@ pub fn ratios(first: &Outcome, second: &Outcome) -> String {
 pub fn ratios_json(first: &Outcome, second: &Outcome) -> Value {
     let figures = rows(first, second).into_iter().map(|row| {
         let figure = json!({ "first": row.first, "second": row.second, "ratio": row.ratio() });
-        (row.name.to_owned(), figure)
+        (row.name, figure)
     });
     json!({ "first": first.name, "second": second.name, "figures": figures.collect::<Map<_, _>>() })
 }
@@ -88,5 +103,22 @@ mod tests {
         assert_eq!(json["figures"]["p50, us"]["ratio"], 0.9);
         assert_eq!(json["figures"]["failures"]["ratio"], Value::Null);
         assert!(json["figures"].get("p99, us").is_none());
+    }
+
+    #[test]
+    fn the_rates_of_two_ramps_are_compared_goal_by_goal() {
+        let goal = |p99: f64, rate: Value| json!({ "p99_us": p99, "rate": rate });
+        let ramp = |goals: Value| json!({ "answers_per_s": 1.0, "ramp": { "goals": goals } });
+        let one = outcome(
+            "one",
+            ramp(json!([goal(500.0, json!(2000)), goal(1000.0, json!(4000)), goal(5000.0, json!(9000))])),
+        );
+        let two = outcome(
+            "two",
+            ramp(json!([goal(500.0, json!(3000)), goal(1000.0, Value::Null), goal(10_000.0, json!(9000))])),
+        );
+        let json = ratios_json(&one, &two);
+        assert_eq!(json["figures"]["rate at p99 0.5 ms"]["ratio"], 1.5);
+        assert_eq!(json["figures"].as_object().map(Map::len), Some(2), "{json}");
     }
 }

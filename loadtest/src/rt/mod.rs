@@ -30,6 +30,15 @@ pub fn pin_to_core(core: usize) -> io::Result<()> {
         .map_err(|error| io::Error::other(format!("cannot pin to core {core}: {error}")))
 }
 
+/// The same for several cores, of which the system takes one at a time.
+///
+/// # Errors
+/// One does not exist, or this process may not use any.
+pub fn pin_to_cores(cores: &[usize]) -> io::Result<()> {
+    monoio::utils::bind_to_cpu_set(cores.iter().copied())
+        .map_err(|error| io::Error::other(format!("cannot pin to cores {cores:?}: {error}")))
+}
+
 /// Runs `main` to its end on a new runtime of the calling thread.
 ///
 /// # Errors

@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 
 use super::RunOptions;
 use super::tally::{Failed, Tally};
+use super::usage::{Tail, Usage};
+use crate::http::head::Refuser;
 use crate::http::response::{BadResponse, Progress, Reader};
 use crate::http::sse::EventCounter;
 use crate::rt::Connection;
@@ -75,18 +77,23 @@ fn request_bytes(options: &RunOptions, credential: Option<&str>) -> Result<Vec<u
 pub struct Answered {
     pub status: u16,
     pub keep_alive: bool,
+    /// The limit that refused it.
+    pub refused_by: Option<Refuser>,
+    /// What it says that it used, if that is watched.
+    pub usage: Option<Usage>,
     /// When the last byte had come.
     pub at: Instant,
 }
 
 /// One request and its answer. `intended` is when latencies count from, `at` that moment after the end of the warm-up;
-/// `measured` says whether they are recorded.
+/// `measured` says whether they are recorded, `watched` whether the usage that the answer reports is read.
 pub struct Exchange<'a> {
     pub request: &'a Rc<Vec<u8>>,
     pub is_head: bool,
     pub intended: Instant,
     pub at: Duration,
     pub measured: bool,
+    pub watched: bool,
 }
 
 impl Exchange<'_> {
@@ -95,6 +102,7 @@ impl Exchange<'_> {
         &self,
         connection: &mut Connection,
         buffer: &mut Vec<u8>,
+        tail: &mut Tail,
         with_tally: impl Fn(&mut dyn FnMut(&mut Tally)),
     ) -> Result<Answered, Failed> {
         // What cannot be written may have been answered all the same (a refusal before the body was read), so reading decides.
@@ -102,12 +110,13 @@ impl Exchange<'_> {
         let mut reader = Reader::new(self.is_head);
         let mut stream = Stream::default();
         let mut first = true;
+        tail.clear();
         loop {
             let read = connection.read_more(buffer).await;
             let at = Instant::now();
             let read = match read {
                 Ok(0) if reader.may_end() => {
-                    return Ok(self.ended(&reader, &stream, at, &with_tally));
+                    return Ok(self.ended(&reader, &stream, tail, at, &with_tally));
                 }
                 Ok(0) | Err(_) if first => return Err(Failed::Closed),
                 Ok(0) | Err(_) => return Err(Failed::Truncated),
@@ -128,6 +137,9 @@ impl Exchange<'_> {
                 if head.is_event_stream {
                     events += stream.counter.feed(data);
                 }
+                if self.watched {
+                    tail.feed(data);
+                }
             });
             if events > 0 {
                 let gap = stream.arrived(events, at, self.intended);
@@ -138,7 +150,7 @@ impl Exchange<'_> {
             match fed {
                 Ok(Progress::More) => {}
                 Ok(Progress::Done) if buffer.is_empty() => {
-                    return Ok(self.ended(&reader, &stream, at, &with_tally));
+                    return Ok(self.ended(&reader, &stream, tail, at, &with_tally));
                 }
                 Ok(Progress::Done) => {
                     with_tally(&mut |tally| note(tally, "more bytes than the response has"));
@@ -156,6 +168,7 @@ impl Exchange<'_> {
         &self,
         reader: &Reader,
         stream: &Stream,
+        tail: &Tail,
         at: Instant,
         with_tally: &impl Fn(&mut dyn FnMut(&mut Tally)),
     ) -> Answered {
@@ -169,7 +182,8 @@ impl Exchange<'_> {
                 tally.events += stream.events;
             });
         }
-        Answered { status, keep_alive, at }
+        let refused_by = reader.head().and_then(|head| head.refused_by);
+        Answered { status, keep_alive, refused_by, usage: self.watched.then(|| tail.usage()).flatten(), at }
     }
 }
 

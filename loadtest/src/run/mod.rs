@@ -10,13 +10,17 @@
 //! Rejected: drawing latencies only from answers with status 200 (a refusal is an answer too: the report splits by status);
 //! retrying on a connection that died (the server may have acted on the request: a lost request is a failure, and is shown).
 
+pub(crate) mod cpu;
+pub mod draw;
 mod exchange;
+pub mod ledger;
 mod machine;
 pub mod report;
 pub mod schedule;
 pub mod seconds;
 pub mod tally;
 pub mod url;
+mod usage;
 mod worker;
 
 use std::io;
@@ -24,9 +28,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Barrier, OnceLock};
 use std::time::{Duration, Instant};
 
+pub use draw::Draw;
+pub use ledger::Ledger;
 pub use report::Report;
 pub use url::Target;
 
+use draw::Picker;
 use schedule::Schedule;
 use tally::Tally;
 use worker::Plan;
@@ -40,14 +47,22 @@ pub struct RunOptions {
     pub method: String,
     /// Header fields beside those the generator sets (`Host` may be replaced; `Content-Length` may not).
     pub headers: Vec<(String, String)>,
-    /// Bearer tokens, of which each request takes the next one; empty sends none.
+    /// Bearer tokens, of which each request takes one; empty sends none.
     pub credentials: Vec<String>,
+    /// Which one.
+    pub draw: Draw,
+    /// Seed of what is drawn.
+    pub seed: u64,
+    /// Whether what became of the requests of each credential is kept, the warm-up's too.
+    pub watch: Option<Watch>,
     /// The request body.
     pub body: Vec<u8>,
     /// How requests follow each other.
     pub pattern: Pattern,
     /// Connections, over all threads. At least one a thread is used.
     pub connections: usize,
+    /// Requests after which a connection is closed and another one opened; `None` keeps it.
+    pub requests_per_connection: Option<u64>,
     /// Threads, each with its own runtime.
     pub threads: usize,
     /// Cores to pin the threads to, in turn; empty pins nothing.
@@ -72,9 +87,13 @@ impl RunOptions {
             method: "GET".into(),
             headers: Vec::new(),
             credentials: Vec::new(),
+            draw: Draw::InTurn,
+            seed: 1,
+            watch: None,
             body: Vec::new(),
             pattern: Pattern::Closed,
             connections: 32,
+            requests_per_connection: None,
             threads: 1,
             cores: Vec::new(),
             warm_up: Duration::from_secs(1),
@@ -84,6 +103,13 @@ impl RunOptions {
             grace: Duration::from_secs(2),
         }
     }
+}
+
+/// What is known of the server, so that what became of a request can be told from its answer.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Watch {
+    /// The status that the backend fails with, when it is told to.
+    pub backend_fails_with: Option<u16>,
 }
 
 /// How requests follow each other.
@@ -158,7 +184,7 @@ pub fn run(options: &RunOptions, mut progress: impl FnMut(Progress)) -> io::Resu
     let connections = options.connections.max(threads);
     let start = Arc::new(Start { barrier: Barrier::new(threads), at: OnceLock::new() });
     let began = Instant::now();
-    let cpu_before = report::own_cpu();
+    let cpu_before = cpu::of_this_process();
     let mut live = Vec::new();
     let mut running = Vec::new();
     for thread in 0..threads {
@@ -166,9 +192,18 @@ pub fn run(options: &RunOptions, mut progress: impl FnMut(Progress)) -> io::Resu
         let plan = Plan {
             address: options.target.address,
             requests: requests.clone(),
-            first_request: share(requests.len() as u64, threads, 0) as usize * thread,
+            picker: Picker::new(
+                options.draw,
+                requests.len(),
+                options.seed.wrapping_add(thread as u64),
+                share(requests.len() as u64, threads, 0) as usize * thread,
+            ),
+            watch: options.watch,
             is_head: options.method == "HEAD",
-            reuse: !exchange::asks_to_close(&options.headers),
+            requests_per_connection: match exchange::asks_to_close(&options.headers) {
+                true => 1,
+                false => options.requests_per_connection.unwrap_or(u64::MAX),
+            },
             connections: share(connections as u64, threads, thread) as usize,
             schedule: match options.pattern {
                 Pattern::Closed => None,
@@ -199,19 +234,23 @@ pub fn run(options: &RunOptions, mut progress: impl FnMut(Progress)) -> io::Resu
             failures: sum(|live| &live.failures),
         });
     }
-    let mut tally = Tally::default();
+    let (mut tally, mut ledger) = (Tally::default(), Ledger::default());
     let mut measured = Duration::ZERO;
+    let mut cpu = Some(Duration::ZERO);
     for thread in running {
         let seen = thread.join().map_err(|_| io::Error::other("a load thread panicked"))??;
         tally.merge(&seen.tally);
+        ledger.merge(&seen.ledger);
+        cpu = cpu.zip(seen.cpu).map(|(sum, more)| sum + more);
         measured = measured.max(seen.measured);
     }
     Ok(Report {
         options: options.clone(),
         connections,
         tally,
+        ledger,
         measured,
-        generator_cpu: report::own_cpu().saturating_sub(cpu_before),
+        generator_cpu: cpu.unwrap_or_else(|| cpu::of_this_process().saturating_sub(cpu_before)),
         whole_run: began.elapsed(),
     })
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
+use super::ledger::Ledger;
 use super::machine;
 use super::seconds::Second;
 use super::tally::{Failed, Latencies, Tally};
@@ -20,9 +21,11 @@ pub struct Report {
     pub connections: usize,
     /// What was seen after the warm-up.
     pub tally: Tally,
+    /// What became of the requests of each credential; empty unless that was asked for.
+    pub ledger: Ledger,
     /// The measured time.
     pub measured: Duration,
-    /// User and system time of this process over the whole run, in steps of 10 ms.
+    /// Processor time of the generator's threads over the whole run.
     pub generator_cpu: Duration,
     /// Real time of the whole run, connecting and warm-up included.
     pub whole_run: Duration,
@@ -249,16 +252,4 @@ fn aligned(rows: &[Vec<String>]) -> String {
         out.push('\n');
     }
     out
-}
-
-/// User and system time of this process so far; zero where the system does not say.
-pub fn own_cpu() -> Duration {
-    // Linux counts these in hundredths of a second on every machine (USER_HZ).
-    const TICK: Duration = Duration::from_millis(10);
-    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // The name in brackets may hold spaces; the fields behind it start with the state, the third of all.
-    let behind_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
-    let ticks: u32 =
-        behind_name.split_whitespace().skip(11).take(2).filter_map(|field| field.parse::<u32>().ok()).sum();
-    TICK * ticks
 }

@@ -79,6 +79,11 @@ impl Failed {
         (Failed::TimedOut, "timed_out"),
         (Failed::Unfinished, "unfinished"),
     ];
+
+    /// Its name in reports.
+    pub fn name(self) -> &'static str {
+        Failed::ALL[self as usize].1
+    }
 }
 
 /// What was seen after the warm-up. Every request is in it once: under its status, under its failure, or in `not_sent`.

@@ -7,23 +7,29 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::cpu;
+use super::draw::{Draw, Picker};
 use super::exchange::Exchange;
+use super::ledger::Ledger;
 use super::schedule::Schedule;
 use super::tally::{Failed, Tally};
-use super::{Live, Start, bump};
+use super::usage::Tail;
+use super::{Live, Start, Watch, bump};
 use crate::bounds;
 use crate::rt::{self, Alarm, Connection, Tasks};
 
 /// What one thread is to do.
 pub struct Plan {
     pub address: SocketAddr,
-    /// The requests, which take turns.
+    /// The requests, one for each key.
     pub requests: Arc<Vec<Vec<u8>>>,
-    /// The one that this thread begins with.
-    pub first_request: usize,
+    /// Which of them is next.
+    pub picker: Picker,
+    /// Whether what became of each is kept.
+    pub watch: Option<Watch>,
     pub is_head: bool,
-    /// Connections may carry more than one request.
-    pub reuse: bool,
+    /// Requests that a connection carries before it is closed.
+    pub requests_per_connection: u64,
     pub connections: usize,
     /// The open loop's due times; `None` is a closed loop.
     pub schedule: Option<Schedule>,
@@ -39,6 +45,10 @@ pub struct Plan {
 /// What one thread has seen.
 pub struct Seen {
     pub tally: Tally,
+    /// Empty unless it is watched.
+    pub ledger: Ledger,
+    /// Processor time of the thread; `None` where the system does not say.
+    pub cpu: Option<Duration>,
     /// From the end of the warm-up to the planned end, or to the last answer when the quota ended the run.
     pub measured: Duration,
 }
@@ -80,7 +90,9 @@ impl Plan {
             if tasks.panics() > 0 {
                 return Err(io::Error::other("a connection's task panicked"));
             }
-            Ok(worker.seen())
+            let mut seen = worker.seen();
+            seen.cpu = cpu::of_this_thread();
+            Ok(seen)
         })?
     }
 }
@@ -116,7 +128,8 @@ struct Ticket {
 struct Worker {
     plan: Plan,
     requests: Vec<Rc<Vec<u8>>>,
-    turn: Cell<usize>,
+    picker: RefCell<Picker>,
+    ledger: RefCell<Ledger>,
     alarm: Alarm,
     live: Arc<Live>,
     start: Instant,
@@ -129,12 +142,22 @@ struct Worker {
     tally: RefCell<Tally>,
 }
 
+/// One connection, how many requests it has carried, and what was read of the answer under way.
+#[derive(Default)]
+struct Line {
+    connection: Option<Connection>,
+    carried: u64,
+    buffer: Vec<u8>,
+    tail: Tail,
+}
+
 impl Worker {
-    fn new(plan: Plan, start: Instant, alarm: Alarm, live: Arc<Live>) -> Worker {
+    fn new(mut plan: Plan, start: Instant, alarm: Alarm, live: Arc<Live>) -> Worker {
         let measure_from = start + plan.warm_up;
         Worker {
             requests: plan.requests.iter().map(|request| Rc::new(request.clone())).collect(),
-            turn: Cell::new(plan.first_request),
+            picker: RefCell::new(std::mem::replace(&mut plan.picker, Picker::new(Draw::One, 1, 0, 0))),
+            ledger: RefCell::new(Ledger::new(if plan.watch.is_some() { plan.requests.len() } else { 0 })),
             alarm,
             live,
             start,
@@ -154,7 +177,12 @@ impl Worker {
             Some(end) if !self.ended_by_quota.get() => end,
             _ => self.last_answer.get().unwrap_or(self.measure_from),
         };
-        Seen { tally: self.tally.take(), measured: until.saturating_duration_since(self.measure_from) }
+        Seen {
+            tally: self.tally.take(),
+            ledger: self.ledger.take(),
+            cpu: None,
+            measured: until.saturating_duration_since(self.measure_from),
+        }
     }
 
     /// The next request to send, or `None` when the run is over.
@@ -200,8 +228,9 @@ impl Worker {
         self.next.set(all.max(self.next.get()));
     }
 
-    async fn drive(&self, mut connection: Option<Connection>) {
-        let mut buffer = Vec::with_capacity(bounds::READ_SIZE);
+    async fn drive(&self, connection: Option<Connection>) {
+        let buffer = Vec::with_capacity(bounds::READ_SIZE);
+        let mut line = Line { connection, buffer, ..Line::default() };
         let mut now = Instant::now();
         if now < self.start {
             self.alarm.until(self.start).await;
@@ -224,15 +253,16 @@ impl Worker {
             {
                 (deadline, late) = (end, Failed::Unfinished);
             }
-            let exchange = self.exchange(&ticket, &mut connection, &mut buffer);
+            let key = self.picker.borrow_mut().pick();
+            let exchange = self.exchange(&ticket, key, &mut line);
             let outcome = rt::before(deadline, exchange).await.unwrap_or(Err(late));
             now = match outcome {
                 Ok(at) => at,
                 Err(how) => {
                     // What is under way on it is lost: it must not carry another request.
-                    connection = None;
-                    buffer.clear();
-                    self.failed(how, &ticket);
+                    line.connection = None;
+                    line.buffer.clear();
+                    self.failed(how, key, &ticket);
                     if how == Failed::Connect && self.plan.schedule.is_none() {
                         rt::sleep(bounds::CONNECT_BACK_OFF).await;
                     }
@@ -242,45 +272,55 @@ impl Worker {
         }
     }
 
-    fn failed(&self, how: Failed, ticket: &Ticket) {
+    fn failed(&self, how: Failed, key: usize, ticket: &Ticket) {
         bump(&self.live.failures);
         if ticket.measured {
             self.tally.borrow_mut().failed(how);
         }
+        if self.plan.watch.is_some() {
+            self.ledger.borrow_mut().failed(key, how);
+        }
     }
 
-    async fn exchange(
-        &self,
-        ticket: &Ticket,
-        connection: &mut Option<Connection>,
-        buffer: &mut Vec<u8>,
-    ) -> Result<Instant, Failed> {
+    async fn exchange(&self, ticket: &Ticket, key: usize, line: &mut Line) -> Result<Instant, Failed> {
+        let Line { connection, carried, buffer, tail } = line;
         let open = match connection {
             Some(open) => open,
             None => {
                 let opened = rt::connect(self.plan.address).await;
                 self.tally.borrow_mut().connects += 1;
+                *carried = 0;
                 connection.insert(opened.map_err(|_| Failed::Connect)?)
             }
         };
-        let turn = self.turn.replace(self.turn.get() + 1);
         let exchange = Exchange {
-            request: &self.requests[turn % self.requests.len()],
+            request: &self.requests[key],
             is_head: self.plan.is_head,
             intended: ticket.intended,
             at: ticket.intended.saturating_duration_since(self.measure_from),
             measured: ticket.measured,
+            watched: self.plan.watch.is_some(),
         };
         let with_tally = |work: &mut dyn FnMut(&mut Tally)| work(&mut self.tally.borrow_mut());
-        let answered = exchange.run(open, buffer, with_tally).await?;
+        let answered = exchange.run(open, buffer, tail, with_tally).await?;
         bump(&self.live.answers);
         if answered.status >= 400 {
             bump(&self.live.error_statuses);
         }
+        if let Some(watch) = self.plan.watch {
+            self.ledger.borrow_mut().answered(
+                key,
+                answered.status,
+                answered.refused_by,
+                answered.usage,
+                watch.backend_fails_with,
+            );
+        }
         if ticket.measured {
             self.last_answer.set(Some(answered.at));
         }
-        if !answered.keep_alive || !self.plan.reuse {
+        *carried += 1;
+        if !answered.keep_alive || *carried >= self.plan.requests_per_connection {
             *connection = None;
         }
         Ok(answered.at)

@@ -1,0 +1,146 @@
+//! Processes that are started here, with their temporary folders: ended when their owner lets go of them, by return, error or panic,
+//! and all at once when the command is told to stop.
+//!
+//! They are killed: what they wrote is thrown away with the folder, so there is nothing that a slow end would save.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tempfile::TempDir;
+
+/// One that runs.
+struct Live {
+    number: u64,
+    child: Child,
+    // Removed when it is dropped, which is after the child's end.
+    _home: TempDir,
+}
+
+impl Live {
+    fn end(mut self) {
+        // It may have ended of itself; then there is nothing to kill.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// All of them.
+struct Family {
+    last: u64,
+    live: Vec<Live>,
+    /// Nothing is started any more.
+    closed: bool,
+}
+
+static FAMILY: Mutex<Family> = Mutex::new(Family { last: 0, live: Vec::new(), closed: false });
+
+fn family() -> MutexGuard<'static, Family> {
+    // A panic elsewhere must not keep children from being ended.
+    FAMILY.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Ends every child there is, removes their folders, and lets none be started any more. For the command's own end.
+pub fn end_all() {
+    let mut family = family();
+    family.closed = true;
+    let all = std::mem::take(&mut family.live);
+    all.into_iter().for_each(Live::end);
+}
+
+/// A child process, ended when dropped.
+#[derive(Debug)]
+pub struct Process {
+    number: u64,
+    /// Its process id.
+    pub pid: u32,
+    /// Its folder.
+    pub home: PathBuf,
+}
+
+impl Process {
+    /// Starts `command`, whose folder is `home` from then on. With `cores` it and its threads run on these only.
+    ///
+    /// # Errors
+    /// In words: the command cannot be started, or a core does not exist.
+    pub fn start(mut command: Command, home: TempDir, cores: &[usize]) -> Result<Process, String> {
+        let shown = Path::new(command.get_program()).display().to_string();
+        let cores = cores.to_vec();
+        // A child inherits the cores of the thread that starts it.
+        let started = std::thread::spawn(move || {
+            if !cores.is_empty() {
+                crate::rt::pin_to_cores(&cores)?;
+            }
+            // Under the lock, so that a child cannot be missed by an end of all.
+            let mut family = family();
+            if family.closed {
+                return Err(std::io::Error::other("the command is being ended"));
+            }
+            let child = command.spawn()?;
+            family.last += 1;
+            let number = family.last;
+            let process = Process { number, pid: child.id(), home: home.path().to_owned() };
+            family.live.push(Live { number, child, _home: home });
+            std::io::Result::Ok(process)
+        });
+        let started = started.join().map_err(|_| format!("{shown}: the thread that starts it panicked"))?;
+        started.map_err(|error| format!("{shown}: {error}"))
+    }
+
+    /// How it ended, if it has.
+    pub fn ended(&self) -> Option<ExitStatus> {
+        let mut family = family();
+        let mine = family.live.iter_mut().find(|one| one.number == self.number)?;
+        mine.child.try_wait().ok().flatten()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let mine = {
+            let mut family = family();
+            let place = family.live.iter().position(|one| one.number == self.number);
+            place.map(|place| family.live.swap_remove(place))
+        };
+        if let Some(mine) = mine {
+            mine.end();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_child_and_its_folder_go_with_their_owner() {
+        fn check(how: impl FnOnce(Process) + std::panic::UnwindSafe) {
+            let mut sleep = Command::new("sleep");
+            sleep.arg("600");
+            let home = tempfile::tempdir().expect("a folder");
+            let folder = home.path().to_owned();
+            let process = Process::start(sleep, home, &[]).expect("the system has sleep");
+            let status = PathBuf::from(format!("/proc/{}", process.pid));
+            assert!(status.exists() && folder.exists() && process.ended().is_none());
+            let _panicked = std::panic::catch_unwind(|| how(process));
+            assert!(!status.exists() && !folder.exists());
+        }
+        check(drop);
+        check(|process| panic!("with {process:?}"));
+        let home = tempfile::tempdir().expect("a folder");
+        let wrong = Process::start(Command::new("/no/such/command"), home, &[]).expect_err("no such command");
+        assert!(wrong.starts_with("/no/such/command: "), "{wrong}");
+    }
+
+    #[test]
+    fn an_end_of_its_own_is_seen() {
+        let home = tempfile::tempdir().expect("a folder");
+        let process = Process::start(Command::new("false"), home, &[]).expect("the system has false");
+        let end = std::time::Instant::now() + std::time::Duration::from_secs(10);
+        while process.ended().is_none() {
+            assert!(std::time::Instant::now() < end, "it has not ended");
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        assert_eq!(process.ended().and_then(|status| status.code()), Some(1));
+    }
+}
