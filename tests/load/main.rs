@@ -5,6 +5,7 @@
 mod support;
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::time::Duration;
 
 use loadtest::backend::{Backend, BackendOptions, Latency};
@@ -121,6 +122,25 @@ fn a_config_that_the_gateway_refuses_is_shown_in_its_own_words() {
     let scenario = Scenario::read("wrong", "wrong.toml", text).expect("the gateway knows periods, not this");
     let error = run(&Settings { scenario, ..short("steady") }, &mut |_| ()).expect_err("no such period");
     assert!(error.contains("the gateway ended at once") && error.contains("fortnight"), "{error}");
+}
+
+#[test]
+fn a_gateway_that_is_killed_is_the_reason_that_is_given() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let link = |name: &str, to: &Path| {
+        let path = folder.path().join(name);
+        std::os::unix::fs::symlink(to, &path).expect("a writable folder");
+        path
+    };
+    link("gateway", Path::new(TOKENTRIAGE));
+    let path = link("killed_soon", &support::repository().join("tests/load/killed_soon"));
+    let mut settings = short("steady");
+    settings.target = Where::Own(Own { path, workers: Some(1), cores: Vec::new() });
+    // It is killed before this is over.
+    settings.scenario.load.duration = Duration::from_millis(1500);
+    settings.scenario.load.grace = Duration::ZERO;
+    let error = run(&settings, &mut |_| ()).expect_err("it was killed");
+    assert!(error.contains("the gateway ended"), "{error}");
 }
 
 /// A backend and a gateway that are already there, as for anybody.

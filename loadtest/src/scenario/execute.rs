@@ -10,6 +10,7 @@ use super::gateway::Gateway;
 use super::outcome::{Checked, Driven, Outcome};
 use super::ramp::{self, Found, Measured};
 use super::views::{DataPlane, Key, Management, View};
+use crate::backend::Backend;
 use crate::bounds;
 use crate::run::{self, Ledger, Pattern, Progress, Report, RunOptions, Target, Watch, cpu};
 
@@ -80,10 +81,24 @@ pub fn run(settings: &Settings, progress: &mut dyn FnMut(Step<'_>)) -> Result<Ou
 }
 
 fn run_own(settings: &Settings, own: &Own, progress: &mut dyn FnMut(Step<'_>)) -> Result<Outcome, String> {
-    let scenario = &settings.scenario;
-    let backend = backend::start(scenario, &settings.backend_cores, settings.seed)?;
+    let backend = backend::start(&settings.scenario, &settings.backend_cores, settings.seed)?;
     progress(Step::Doing("starting the gateway"));
-    let mut gateway = Gateway::start(own, scenario, backend.addr())?;
+    let mut gateway = Gateway::start(own, &settings.scenario, backend.addr())?;
+    let outcome = drive_own(settings, own, &backend, &mut gateway, progress);
+    // If it has ended, that is the reason of whatever else went wrong.
+    gateway.is_well()?;
+    backend.stop();
+    outcome
+}
+
+fn drive_own(
+    settings: &Settings,
+    own: &Own,
+    backend: &Backend,
+    gateway: &mut Gateway,
+    progress: &mut dyn FnMut(Step<'_>),
+) -> Result<Outcome, String> {
+    let scenario = &settings.scenario;
     let keys = gateway.mint(scenario, |number| {
         if number % 100 == 0 {
             progress(Step::Doing(&format!("minting keys: {number} of {}", scenario.keys.count)));
@@ -92,7 +107,7 @@ fn run_own(settings: &Settings, own: &Own, progress: &mut dyn FnMut(Step<'_>)) -
     let target = Target::parse(&format!("http://{}{CHAT}", gateway.address))?;
     let load = load(settings, target, keys.iter().map(|key| key.credential.clone()).collect(), Vec::new());
     let ceiling = measured_ceiling(settings, &load, progress)?;
-
+    let version = gateway.version.clone();
     let pid = gateway.pid();
     let mut views = Views {
         keys,
@@ -107,14 +122,10 @@ fn run_own(settings: &Settings, own: &Own, progress: &mut dyn FnMut(Step<'_>)) -
     let asked = backend.stats().requests - asked;
     let known = known(scenario, true);
     let verdict = settled(&mut views, &before, &sent.report.ledger, known, began, progress)?;
-    drop(views);
-    gateway.is_well()?;
-    backend.stop();
-
     let took = (last.0 - first.0).as_secs_f64();
     let driven = Driven {
         what: own.path.display().to_string(),
-        version: gateway.version.clone(),
+        version,
         cpu: Some((last.1).saturating_sub(first.1)),
         resident: first.2.zip(last.2),
         backend_rate: Some(asked as f64 / took),
