@@ -92,3 +92,6 @@ pub const USAGE_LATENESS: Duration = Duration::from_millis(1500);
 
 /// Differences that a table shows; the number of all is said.
 pub const DIFFERENCES_SHOWN: usize = 20;
+
+/// The share of the machine that others may have while something is measured: what a quiet system does of itself is a hundredth or two.
+pub const QUIET_MACHINE: f64 = 0.1;

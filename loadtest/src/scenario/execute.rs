@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use super::Scenario;
 use super::backend::{self, Ceiling};
 use super::check::{self, Known, Verdict};
+use super::disturbance::Watched;
 use super::file::{Algorithm, LoadPattern};
 use super::gateway::Gateway;
 use super::outcome::{Checked, Driven, Outcome};
@@ -117,7 +118,9 @@ fn drive_own(
     let (before, began) = (views.take()?, Instant::now());
     let at = || (Instant::now(), cpu::of_process(&pid.to_string()), resident(pid));
     let (first, asked) = (at(), backend.stats().requests);
-    let sent = send(scenario, &load, progress)?;
+    let watched = Watched::begin(pid);
+    let sent = send(scenario, &load, Some(pid), progress)?;
+    let others = watched.others();
     let last = at();
     let asked = backend.stats().requests - asked;
     let known = known(scenario, true);
@@ -129,6 +132,7 @@ fn drive_own(
         cpu: Some((last.1).saturating_sub(first.1)),
         resident: first.2.zip(last.2),
         backend_rate: Some(asked as f64 / took),
+        others,
     };
     Ok(Outcome::new(settings, sent.report, sent.found, driven, ceiling, Checked::Compared(verdict)))
 }
@@ -163,7 +167,7 @@ fn run_existing(
         before => before,
     };
     let began = Instant::now();
-    let sent = send(scenario, &load, progress)?;
+    let sent = send(scenario, &load, None, progress)?;
     let checked = match before {
         Err(why) => Checked::Not(why),
         Ok(before) => {
@@ -222,7 +226,13 @@ struct Sent {
     found: Option<Found>,
 }
 
-fn send(scenario: &Scenario, load: &RunOptions, progress: &mut dyn FnMut(Step<'_>)) -> Result<Sent, String> {
+/// Sends all of it. With the gateway's process id it is known what else ran meanwhile.
+fn send(
+    scenario: &Scenario,
+    load: &RunOptions,
+    gateway: Option<u32>,
+    progress: &mut dyn FnMut(Step<'_>),
+) -> Result<Sent, String> {
     let Some(ramp) = scenario.ramp.as_ref().filter(|_| scenario.load.pattern == LoadPattern::Ramp) else {
         let report =
             run::run(load, |now| progress(Step::Load(now, None))).map_err(|error| error.to_string())?;
@@ -235,10 +245,12 @@ fn send(scenario: &Scenario, load: &RunOptions, progress: &mut dyn FnMut(Step<'_
     let mut shown: Option<(bool, f64, Report)> = None;
     let found = ramp::search(ramp, |rate| {
         let at_rate = RunOptions { pattern: Pattern::Open { rate }, ..load.clone() };
+        let watched = gateway.map(Watched::begin);
         let report = run::run(&at_rate, |now| progress(Step::Load(now, Some(rate))));
         let report = report.map_err(|error| error.to_string())?;
         ledger.merge(&report.ledger);
-        let measured = measured(rate, &report);
+        let others = watched.and_then(|watched| watched.others()).unwrap_or(0.0);
+        let measured = measured(rate, &report, others > bounds::QUIET_MACHINE);
         let keeps = measured.clean && measured.p99 <= loosest;
         if shown.as_ref().is_none_or(|(kept, at, _)| (keeps, rate) >= (*kept, *at)) {
             shown = Some((keeps, rate, report));
@@ -250,11 +262,11 @@ fn send(scenario: &Scenario, load: &RunOptions, progress: &mut dyn FnMut(Step<'_
     Ok(Sent { report, found: Some(found) })
 }
 
-fn measured(rate: f64, report: &Report) -> Measured {
+fn measured(rate: f64, report: &Report, disturbed: bool) -> Measured {
     let tally = &report.tally;
     let succeeded = tally.statuses.iter().all(|(status, _)| *status < 400);
     let clean = succeeded && tally.answers() > 0 && tally.all_failures() == 0 && tally.not_sent == 0;
-    Measured { rate, p99: tally.latency().percentile(99.0), clean }
+    Measured { rate, p99: tally.latency().percentile(99.0), clean, disturbed }
 }
 
 /// What is known of the target beside its answers; of one that is not ours, that is little.

@@ -4,13 +4,14 @@
 //! ended on every path. A target that is already there is driven as it is.
 //!
 //! Rooms: `file` and `values` are the TOML, `source` finds and reads it; `gateway`, `children` and `backend` start what is driven;
-//! `client` and `views` ask what was counted, `check` compares it with what clients saw; `ramp` searches; `execute` does all of it in
+//! `client` and `views` ask what was counted, `check` compares it with what clients saw; `ramp` searches; `disturbance` says what else ran; `execute` does all of it in
 //! order, and `outcome` shows what it came to.
 
 mod backend;
 pub mod check;
 pub mod children;
 mod client;
+mod disturbance;
 mod execute;
 pub mod file;
 mod gateway;

@@ -30,6 +30,8 @@ pub struct Driven {
     pub resident: Option<(u64, u64)>,
     /// Requests a second that reached the backend.
     pub backend_rate: Option<f64>,
+    /// The share of the machine that had nothing to do with it, 0 to 1.
+    pub others: Option<f64>,
 }
 
 /// Whether counters were compared with what clients saw.
@@ -104,6 +106,12 @@ impl Outcome {
             warnings.push(format!(
                 "{:.0} % of what the backend can do was used: it may be the backend that was measured",
                 used * 100.0
+            ));
+        }
+        if let Some(others) = self.driven.others.filter(|others| *others > bounds::QUIET_MACHINE) {
+            warnings.push(format!(
+                "other processes had {:.0} % of the machine: latencies may be their doing; run it again when it is quiet",
+                others * 100.0
             ));
         }
         if matches!(self.checked, Checked::Not(_)) {
@@ -259,6 +267,7 @@ impl Outcome {
             "cpu_s": self.driven.cpu.map(|cpu| cpu.as_secs_f64()),
             "resident_before": self.driven.resident.map(|(before, _)| before),
             "resident_after": self.driven.resident.map(|(_, after)| after),
+            "others": self.driven.others.map(|others| (others * 1000.0).round() / 1000.0),
         });
         whole["backend"] = json!({
             "ceiling_per_s": self.ceiling.map(|ceiling| ceiling.rate.round()),
@@ -307,7 +316,7 @@ fn ramp_json(found: &Found) -> Value {
             "settled": goal.settled,
         })
     };
-    let step = |step: &super::ramp::Measured| json!({ "rate": step.rate, "p99_us": micros(step.p99), "clean": step.clean });
+    let step = |step: &super::ramp::Measured| json!({ "rate": step.rate, "p99_us": micros(step.p99), "clean": step.clean, "disturbed": step.disturbed });
     json!({
         "goals": found.goals.iter().map(goal).collect::<Vec<_>>(),
         "steps": found.steps.iter().map(step).collect::<Vec<_>>(),

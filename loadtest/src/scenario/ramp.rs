@@ -7,7 +7,8 @@
 //!
 //! - a rate that misses a goal is measured a second time, and has missed it only when both did;
 //! - the rate that is found in the end is measured again, and counts only when it kept the goal in two measurements of at most
-//!   three. Otherwise it has missed it, and the search goes on below.
+//!   three. Otherwise it has missed it, and the search goes on below;
+//! - a miss while something else had much of the machine proves nothing, three times at each rate.
 //!
 //! Every measurement serves all goals. A measurement with a failure, a status of 400 and up, or a request unsent keeps none.
 
@@ -16,10 +17,15 @@ use std::time::Duration;
 use super::file::Ramp;
 
 /// How far below the first rate it is searched when even that misses a goal.
-const BELOW: f64 = 32.0;
+const BELOW: f64 = 4.0;
 /// Measurements of a rate that must keep the goal, and how many there may be.
 const KEPT: usize = 2;
 const TRIES: usize = 3;
+/// Disturbed measurements of a rate that prove nothing; more of them count like any other, so that a machine that is never quiet gets
+/// an answer too.
+const DISTURBED: usize = 3;
+/// Misses of a rate after which it has missed a goal.
+const MISSES: usize = 2;
 /// Rates in a row at which the loosest goal is missed before no higher one is tried.
 const MISSED_IN_A_ROW: usize = 2;
 
@@ -32,6 +38,8 @@ pub struct Measured {
     pub p99: Duration,
     /// Every request was sent and answered with success.
     pub clean: bool,
+    /// Something else had much of the machine meanwhile.
+    pub disturbed: bool,
 }
 
 impl Measured {
@@ -104,10 +112,12 @@ impl<E, M: FnMut(f64) -> Result<Measured, E>> Search<'_, M> {
         Ok(())
     }
 
-    /// Measurements at `rate`, and how many of them kept `goal`.
+    /// Measurements at `rate` that prove something about `goal`, and how many of them kept it.
     fn tally(&self, rate: f64, goal: Duration) -> (usize, usize) {
-        let at = self.steps.iter().filter(|step| step.rate == rate);
-        at.fold((0, 0), |(all, kept), step| (all + 1, kept + usize::from(step.keeps(goal))))
+        let at = || self.steps.iter().filter(move |step| step.rate == rate);
+        let kept = at().filter(|step| step.keeps(goal)).count();
+        let disturbed = at().filter(|step| !step.keeps(goal) && step.disturbed).count();
+        (at().count() - disturbed.min(DISTURBED), kept)
     }
 
     /// Whether `rate` keeps `goal` as far as is known: not always missed, and not found to have been luck.
@@ -116,13 +126,15 @@ impl<E, M: FnMut(f64) -> Result<Measured, E>> Search<'_, M> {
         kept >= KEPT || (kept > 0 && all < TRIES)
     }
 
-    /// Measures `rate`, again when it misses one of `goals`.
+    /// Measures `rate`, again while it is open whether it misses one of `goals`.
     fn judge(&mut self, rate: f64, goals: &[Duration]) -> Result<(), E> {
-        self.step(rate)?;
-        if goals.iter().any(|goal| !self.keeps(rate, *goal)) && self.steps_left() {
+        loop {
             self.step(rate)?;
+            let is_open = |goal: &Duration| !self.keeps(rate, *goal) && self.tally(rate, *goal).0 < MISSES;
+            if !goals.iter().any(is_open) || !self.steps_left() {
+                return Ok(());
+            }
         }
-        Ok(())
     }
 
     fn double(&mut self, goals: &[Duration]) -> Result<(), E> {
