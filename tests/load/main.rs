@@ -74,6 +74,10 @@ fn check(name: &str) {
         }
         _ => assert_eq!(seen.refused, 0, "{table}"),
     }
+    let scenario = format!("scenario    {name}: ");
+    for part in [scenario.as_str(), "kernel ", "commit ", "counters are what clients saw"] {
+        assert!(table.contains(part), "{part} in {table}");
+    }
     let json = outcome.json();
     assert_eq!(json["check"]["passed"], true, "{json}");
     assert_eq!(json["scenario"]["name"], name);

@@ -14,7 +14,7 @@ pub(crate) mod cpu;
 pub mod draw;
 mod exchange;
 pub mod ledger;
-mod machine;
+pub(crate) mod machine;
 pub mod report;
 pub mod schedule;
 pub mod seconds;

@@ -12,7 +12,7 @@ use super::file::DrawName;
 use super::ramp::Found;
 use crate::bounds;
 use crate::duration::show;
-use crate::run::Report;
+use crate::run::{Report, machine};
 
 /// Above this share of what the backend can do, it may be the backend that is measured.
 const CEILING_SHARE: f64 = 0.5;
@@ -141,11 +141,24 @@ impl Outcome {
         }
         if let (Some(cpu), Some((before, after))) = (self.driven.cpu, self.driven.resident) {
             let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
-            line(
-                "gateway",
-                format!("{} of CPU, {:.1} MiB before, {:.1} MiB after", show(cpu), mib(before), mib(after)),
-            );
+            let memory = format!("{:.1} MiB before, {:.1} MiB after", mib(before), mib(after));
+            line("gateway", format!("{} of CPU, {memory}", show(cpu)));
         }
+        let about = machine::about();
+        let text = |name: &str| match &about[name] {
+            Value::String(text) => text.clone(),
+            Value::Null => "unknown".into(),
+            other => other.to_string(),
+        };
+        let others = self
+            .driven
+            .others
+            .map_or(String::new(), |others| format!("; others had {:.0} % of it", others * 100.0));
+        line(
+            "machine",
+            format!("{}, {} processors, kernel {}{others}", text("cpu"), text("processors"), text("kernel")),
+        );
+        line("made", format!("{}, commit {}: {}", text("date"), text("commit"), text("command")));
         out += &self.report.table();
         out.push('\n');
         out += &self.ramp_table();

@@ -26,6 +26,8 @@ const TRIES: usize = 3;
 const DISTURBED: usize = 3;
 /// Misses of a rate after which it has missed a goal.
 const MISSES: usize = 2;
+/// Rates from here on are whole numbers: a hundredth of one is finer than any precision that is asked for.
+const WHOLE: f64 = 100.0;
 /// Rates in a row at which the loosest goal is missed before no higher one is tried.
 const MISSED_IN_A_ROW: usize = 2;
 
@@ -161,15 +163,16 @@ impl<E, M: FnMut(f64) -> Result<Measured, E>> Search<'_, M> {
         Stretch { low, high }
     }
 
-    /// The next rate to be tried; `None` when the ends are near enough.
+    /// The next rate to be tried, a whole number where that is near enough; `None` when the ends are near enough.
     fn between(&self, stretch: Stretch) -> Option<f64> {
-        match (stretch.low, stretch.high) {
+        let rate = match (stretch.low, stretch.high) {
             (Some(low), Some(high)) => {
                 (high > low * (1.0 + self.ramp.precision)).then(|| (low * high).sqrt())
             }
             (None, Some(high)) => (high > self.ramp.from / BELOW).then_some(high / 2.0),
             (_, None) => None,
-        }
+        };
+        rate.map(|rate| if rate >= WHOLE { rate.round() } else { rate })
     }
 
     fn settle(&mut self, goal: Duration) -> Result<(), E> {
