@@ -6,7 +6,7 @@ use super::Scenario;
 use super::backend::{self, Ceiling};
 use super::check::{self, Known, Verdict};
 use super::disturbance::Watched;
-use super::file::{Algorithm, LoadPattern};
+use super::file::{Algorithm, Ramp};
 use super::gateway::Gateway;
 use super::outcome::{Checked, Driven, Outcome};
 use super::ramp::{self, Found, Measured};
@@ -233,16 +233,13 @@ fn send(
     gateway: Option<u32>,
     progress: &mut dyn FnMut(Step<'_>),
 ) -> Result<Sent, String> {
-    let Some(ramp) = scenario.ramp.as_ref().filter(|_| scenario.load.pattern == LoadPattern::Ramp) else {
+    let Some(ramp) = &scenario.ramp else {
         let report =
             run::run(load, |now| progress(Step::Load(now, None))).map_err(|error| error.to_string())?;
         return Ok(Sent { report, found: None });
     };
-    // Of all the runs, the one to be shown is at the highest rate that keeps the loosest goal.
-    let loosest =
-        Duration::from_secs_f64(ramp.goals_ms.iter().fold(0.0, |most: f64, goal| most.max(*goal)) / 1000.0);
     let mut ledger = Ledger::default();
-    let mut shown: Option<(bool, f64, Report)> = None;
+    let mut reports = Reports::new(ramp);
     let found = ramp::search(ramp, |rate| {
         let at_rate = RunOptions { pattern: Pattern::Open { rate }, ..load.clone() };
         let watched = gateway.map(Watched::begin);
@@ -251,15 +248,44 @@ fn send(
         ledger.merge(&report.ledger);
         let others = watched.and_then(|watched| watched.others()).unwrap_or(0.0);
         let measured = measured(rate, &report, others > bounds::QUIET_MACHINE);
-        let keeps = measured.clean && measured.p99 <= loosest;
-        if shown.as_ref().is_none_or(|(kept, at, _)| (keeps, rate) >= (*kept, *at)) {
-            shown = Some((keeps, rate, report));
-        }
+        reports.add(&measured, report);
         Ok::<_, String>(measured)
     })?;
-    let (_, _, mut report) = shown.ok_or("the ramp has no steps")?;
+    let mut report = reports.into_shown(&found).ok_or("the ramp has no steps")?;
     report.ledger = ledger;
     Ok(Sent { report, found: Some(found) })
+}
+
+/// The runs of a ramp of which one is to be shown: the last one that kept the loosest goal, at each rate.
+struct Reports {
+    loosest: Duration,
+    kept: Vec<(f64, Report)>,
+    /// For a ramp that found nothing.
+    last: Option<Report>,
+}
+
+impl Reports {
+    fn new(ramp: &Ramp) -> Reports {
+        let loosest = ramp.goals_ms.iter().fold(0.0, |most: f64, goal| most.max(*goal));
+        Reports { loosest: Duration::from_secs_f64(loosest / 1000.0), kept: Vec::new(), last: None }
+    }
+
+    fn add(&mut self, measured: &Measured, report: Report) {
+        if measured.clean && measured.p99 <= self.loosest {
+            self.kept.retain(|(rate, _)| *rate != measured.rate);
+            self.kept.push((measured.rate, report));
+        } else {
+            self.last = Some(report);
+        }
+    }
+
+    /// The one at the rate that was found for the loosest goal.
+    fn into_shown(self, found: &Found) -> Option<Report> {
+        let goal = found.goals.iter().find(|goal| goal.p99 == self.loosest);
+        let rate = goal.and_then(|goal| goal.rate);
+        let at_rate = self.kept.into_iter().find(|(at, _)| Some(*at) == rate);
+        at_rate.map(|(_, report)| report).or(self.last)
+    }
 }
 
 fn measured(rate: f64, report: &Report, disturbed: bool) -> Measured {

@@ -206,6 +206,9 @@ fn sound(name: &str, file: File) -> Result<Scenario, Fault> {
         if !goals_fit {
             return wrong("ramp.goals_ms: give one or more p99 in milliseconds, each above 0");
         }
+        if !(0.01..=1.0).contains(&ramp.precision) {
+            return wrong("ramp.precision must be from 0.01 to 1: finer than a hundredth no measurement is");
+        }
         if ramp.from > ramp.to || ramp.steps == 0 {
             return wrong("ramp.from is above ramp.to, or ramp.steps is 0: no rate would be tried");
         }

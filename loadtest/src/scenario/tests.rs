@@ -113,6 +113,21 @@ fn what_does_not_fit_together_is_said_with_its_place() {
 }
 
 #[test]
+fn a_ramp_that_would_find_nothing_is_refused() {
+    fn check(lines: &str, word: &str) {
+        let text = format!("about = \"x\"\n[load]\npattern = \"ramp\"\n[ramp]\n{lines}\n");
+        let error = Scenario::read("x", "x.toml", &text).expect_err(lines);
+        assert!(error.starts_with("x.toml:") && error.contains(word), "{error}");
+    }
+    check("goals_ms = []", "ramp.goals_ms");
+    check("goals_ms = [0.5, -1]", "ramp.goals_ms");
+    check("from = 10\nto = 5", "ramp.from");
+    check("steps = 0", "ramp.steps");
+    check("precision = 0.001", "ramp.precision");
+    check("from = 0", "0 is not a number above 0");
+}
+
+#[test]
 fn an_unknown_name_lists_the_known_ones() {
     let error = Scenario::find("no/such.toml").expect_err("no such file");
     assert!(error.contains("no/such.toml") && error.contains("deny_storm"), "{error}");
