@@ -124,14 +124,13 @@ impl Stream {
 
     /// The peer has closed, half-closed or reset.
     pub fn peer_closed(&mut self) -> bool {
-        let descriptor = self.descriptor();
         if let Some(session) = &mut self.tls {
-            session.look(descriptor);
+            session.look(&mut self.inner);
             if session.is_over() {
                 return true;
             }
         }
-        sys::peer_closed(descriptor)
+        sys::peer_closed(self.descriptor())
     }
 
     /// Something can be read at this moment.
@@ -147,7 +146,7 @@ impl Stream {
             return self.tls.as_ref().is_none_or(|session| session.is_whole() && !session.has_waiting());
         }
         let Some(session) = &mut self.tls else { return false };
-        session.look(descriptor);
+        session.look(&mut self.inner);
         session.is_whole() && !session.has_waiting() && !sys::readable_now(descriptor)
     }
 

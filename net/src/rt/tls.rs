@@ -15,18 +15,19 @@
 //! * the end is [`End::Closed`] only after the peer's `close_notify`. A bare end of the connection is an error, so that
 //!   a body that ends with its connection cannot be cut short unnoticed.
 
+mod carrier;
+#[cfg(test)]
+mod tests;
+
 use std::fmt;
 use std::io::{self, BufRead, ErrorKind, Write};
-use std::os::fd::RawFd;
 use std::sync::Arc;
 
-use monoio::buf::{IoBuf, IoBufMut};
-use monoio::io::{AsyncReadRent, AsyncWriteRent, AsyncWriteRentExt};
-use monoio::net::TcpStream;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, Connection, ServerConfig, ServerConnection};
 
-use super::sys;
+use carrier::{Carrier, Returned};
+
 use crate::bounds::{TLS_BUFFER, TLS_LOOKS, TLS_READ, TLS_READ_MOST};
 
 /// Why a connection did not become a TLS one.
@@ -107,7 +108,7 @@ impl Session {
     ///
     /// # Errors
     /// [`NoTls`]; the peer has been sent the alert that belongs to it.
-    pub async fn handshake(&mut self, io: &mut TcpStream) -> Result<(), NoTls> {
+    pub async fn handshake(&mut self, io: &mut impl Carrier) -> Result<(), NoTls> {
         let mut begun = matches!(self.connection, Connection::Client(_));
         loop {
             let flushed = self.flush(io).await;
@@ -135,12 +136,7 @@ impl Session {
     }
 
     /// As [`super::Stream::read`].
-    pub async fn read(
-        &mut self,
-        io: &mut TcpStream,
-        mut buffer: Vec<u8>,
-        room: usize,
-    ) -> (io::Result<usize>, Vec<u8>) {
+    pub async fn read(&mut self, io: &mut impl Carrier, mut buffer: Vec<u8>, room: usize) -> Returned {
         let before = buffer.len();
         loop {
             self.drain(&mut buffer);
@@ -161,12 +157,7 @@ impl Session {
     }
 
     /// As [`super::Stream::write_rest`].
-    pub async fn write_rest(
-        &mut self,
-        io: &mut TcpStream,
-        buffer: Vec<u8>,
-        from: usize,
-    ) -> (io::Result<usize>, Vec<u8>) {
+    pub async fn write_rest(&mut self, io: &mut impl Carrier, buffer: Vec<u8>, from: usize) -> Returned {
         let mut at = from;
         while at < buffer.len() {
             let taken = match self.encrypt(&buffer[at..]) {
@@ -183,7 +174,7 @@ impl Session {
 
     /// As [`super::Stream::write_once`]: an error means that the kernel took no byte. When it took some and the rest cannot
     /// follow, 0 is the answer, and every later write fails.
-    pub async fn write_once(&mut self, io: &mut TcpStream, buffer: Vec<u8>) -> (io::Result<usize>, Vec<u8>) {
+    pub async fn write_once(&mut self, io: &mut impl Carrier, buffer: Vec<u8>) -> Returned {
         let taken = match self.encrypt(&buffer) {
             Ok(taken) => taken,
             Err(error) => return (Err(error), buffer),
@@ -191,15 +182,15 @@ impl Session {
         self.collect();
         self.mute = true;
         let outgoing = std::mem::take(&mut self.outgoing);
-        let (first, mut outgoing) = io.write(outgoing).await;
+        let (first, mut outgoing) = io.write_some(outgoing, 0).await;
         let first = match first {
             Ok(0) => return (Err(ErrorKind::WriteZero.into()), buffer),
             Ok(count) => count,
             Err(error) => return (Err(error), buffer),
         };
         if first < outgoing.len() {
-            let (rest, slice) = io.write_all(outgoing.slice(first..)).await;
-            outgoing = slice.into_inner();
+            let rest;
+            (rest, outgoing) = io.write_from(outgoing, first).await;
             if rest.is_err() {
                 return (Ok(0), buffer);
             }
@@ -211,14 +202,14 @@ impl Session {
     }
 
     /// Tells the peer that nothing more will come.
-    pub async fn close(&mut self, io: &mut TcpStream) {
+    pub async fn close(&mut self, io: &mut impl Carrier) {
         self.connection.send_close_notify();
         let _ = self.flush(io).await;
     }
 
     /// Takes in what has come, without waiting: an end of the session is seen, and records that are the session's own
     /// (tickets, key updates) are consumed. Plaintext waits.
-    pub fn look(&mut self, descriptor: RawFd) {
+    pub fn look(&mut self, io: &mut impl Carrier) {
         for _ in 0..TLS_LOOKS {
             self.digest();
             let full = self.fed < self.incoming.len();
@@ -226,7 +217,7 @@ impl Session {
                 return;
             }
             self.incoming.resize(TLS_READ, 0);
-            let received = sys::receive_now(descriptor, &mut self.incoming);
+            let received = io.read_now(&mut self.incoming);
             self.incoming.truncate(*received.as_ref().unwrap_or(&0));
             match received {
                 Ok(0) => self.end = Some(End::Broken(ErrorKind::UnexpectedEof)),
@@ -309,17 +300,16 @@ impl Session {
     }
 
     /// Reads ciphertext once; the end of the connection is noted.
-    async fn receive(&mut self, io: &mut TcpStream, room: usize) -> io::Result<()> {
+    async fn receive(&mut self, io: &mut impl Carrier, room: usize) -> io::Result<()> {
         if self.torn {
             return Err(ErrorKind::ConnectionAborted.into());
         }
         let mut incoming = std::mem::take(&mut self.incoming);
         incoming.reserve(room.clamp(TLS_READ, TLS_READ_MOST));
-        let (from, to) = (incoming.len(), incoming.capacity());
         self.torn = true;
-        let (result, slice) = io.read(incoming.slice_mut(from..to)).await;
+        let (result, incoming) = io.read_some(incoming).await;
         self.torn = false;
-        self.incoming = slice.into_inner();
+        self.incoming = incoming;
         match result {
             Ok(0) => self.end = Some(End::Broken(ErrorKind::UnexpectedEof)),
             Ok(_) => {}
@@ -340,14 +330,14 @@ impl Session {
     }
 
     /// Sends all that waits to be sent.
-    async fn flush(&mut self, io: &mut TcpStream) -> io::Result<()> {
+    async fn flush(&mut self, io: &mut impl Carrier) -> io::Result<()> {
         self.speaks()?;
         self.collect();
         if self.outgoing.is_empty() {
             return Ok(());
         }
         self.mute = true;
-        let (result, mut outgoing) = io.write_all(std::mem::take(&mut self.outgoing)).await;
+        let (result, mut outgoing) = io.write_from(std::mem::take(&mut self.outgoing), 0).await;
         outgoing.clear();
         self.outgoing = outgoing;
         result?;
