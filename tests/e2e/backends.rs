@@ -1,13 +1,16 @@
 //! Backends that are down, die at some stage or talk nonsense: what the client gets, and what each
 //! ending costs (SPEC 4.7 and 10).
 
+use std::io::{ErrorKind, Read};
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
 
-use super::support::backend::{STREAM_HEAD, Script, Then, answers, chat_answer, delta, exactly};
-use super::support::gateway::{chat_body, free_port, stream_body};
+use super::support::backend::{
+    STREAM_HEAD, Script, Then, answers, chat_answer, delta, exactly, streams_until_left,
+};
+use super::support::gateway::{chat_body, chat_request, free_port, stream_body};
 use super::support::rig::{Figures, Rig, all_types};
 
 /// What the client must see.
@@ -49,7 +52,7 @@ fn check(rig: &Rig, case: Case) {
     rig.backend.answer_with(script);
     let mut client = rig.gateway.connect();
     let body = if streams { stream_body() } else { chat_body() };
-    client.send(&super::support::gateway::chat_request(&rig.key, body));
+    client.send(&chat_request(&rig.key, body));
     let answer = client.try_read();
     match (seen, &answer) {
         (Seen::Error(status), Ok(answer)) => {
@@ -201,6 +204,83 @@ fn bodies_that_break_are_seen_to_be_broken() {
         cost: relayed,
     });
     check_all(cases);
+}
+
+/// A client of either version sees whether an answer is whole that has neither length nor chunks, or had chunks.
+#[test]
+fn a_body_that_ends_with_its_connection_is_whole_only_if_nothing_broke() {
+    let rig = Rig::with(answers(1, 1), all_types(1_000_000), |config| {
+        config["http"] = json!({ "first_byte_timeout": "1s", "between_bytes_timeout": "1s" });
+    });
+    let check = |name: &str, script: Script, whole: bool, tokens: u64| {
+        for version in ["HTTP/1.0", "HTTP/1.1"] {
+            let mut wanted = rig.at_rest();
+            rig.backend.answer_with(script.clone());
+            let asked = String::from_utf8(chat_request(&rig.key, stream_body())).expect("text");
+            let mut client = rig.gateway.connect();
+            client.send(asked.replacen("HTTP/1.1", version, 1).as_bytes());
+            let name = format!("{name}, {version}");
+            if version == "HTTP/1.1" {
+                let answer = client.read();
+                assert_eq!((answer.status, answer.complete), (200, whole), "{name}: {answer:?}");
+            } else {
+                let (mut wire, mut read) = (client.wire().clone(), Vec::new());
+                let ended = wire.read_to_end(&mut read).map(|_| ()).map_err(|error| error.kind());
+                let ends = if whole { Ok(()) } else { Err(ErrorKind::ConnectionReset) };
+                assert_eq!(ended, ends, "{name}: {}", String::from_utf8_lossy(&read));
+                assert!(read.starts_with(b"HTTP/1.1 200 "), "{name}");
+            }
+            wanted.rpm += 1;
+            wanted.requests += 1;
+            wanted.tokens += tokens;
+            wanted.millis += tokens;
+            rig.comes_to(&name, &wanted);
+        }
+    };
+    let type_of = "Content-Type: application/json\r\n";
+    let whole = chat_answer(30, 12);
+    let half = &whole[..whole.len() / 2];
+    let estimated = PROMPT + (half.len() as u64).div_ceil(4);
+    for head in [
+        format!("HTTP/1.0 200 OK\r\n{type_of}\r\n"),
+        format!("HTTP/1.1 200 OK\r\n{type_of}\r\n"),
+        format!("HTTP/1.1 200 OK\r\n{type_of}Connection: close\r\n\r\n"),
+    ] {
+        let all = format!("{head}{whole}");
+        let part = format!("{head}{half}");
+        check("closed behind everything", exactly(all.clone(), Then::Close), true, 42);
+        check("reset behind everything", exactly(all, Then::Reset), false, 42);
+        check(
+            "closed in the middle, which nobody can tell",
+            exactly(part.clone(), Then::Close),
+            true,
+            estimated,
+        );
+        check("reset in the middle", exactly(part.clone(), Then::Reset), false, estimated);
+        let silent: Script = Arc::new(move |exchange| {
+            exchange.send(part.as_bytes());
+            exchange.wait_for_close(Duration::from_secs(5));
+            Then::Close
+        });
+        check("falls silent", silent, false, estimated);
+    }
+    let event = delta("hello");
+    let begun = format!("{STREAM_HEAD}{:x}\r\n{event}\r\n", event.len());
+    check("chunks", exactly(format!("{begun}0\r\n\r\n"), Then::Keep), true, PROMPT + 2);
+    check("chunks without the last", exactly(begun.clone(), Then::Close), false, PROMPT + 2);
+    check("chunks that are reset", exactly(begun, Then::Reset), false, PROMPT + 2);
+}
+
+#[test]
+fn a_gateway_that_is_killed_ends_no_body() {
+    let mut rig = Rig::wide(streams_until_left());
+    let asked = String::from_utf8(chat_request(&rig.key, stream_body())).expect("text");
+    let mut client = rig.gateway.connect();
+    client.send(asked.replacen("HTTP/1.1", "HTTP/1.0", 1).as_bytes());
+    client.read_until(b"begun").expect("the first event");
+    rig.gateway.kill();
+    let ended = client.wire().clone().read_to_end(&mut Vec::new());
+    assert_eq!(ended.map_err(|error| error.kind()), Err(ErrorKind::ConnectionReset));
 }
 
 #[test]

@@ -106,6 +106,12 @@ impl Exchange<'_> {
                 replaces,
             },
         );
+        // Where nothing but the end of the connection ends the body, whatever ends it too early must not look like that:
+        // a backend that breaks, a panic, the end of the process (RFC 9112 §8).
+        let until_close = framing == ClientFraming::UntilClose;
+        if until_close {
+            self.client.stream.reset_at_close(true);
+        }
         let mut relay = Relay {
             client: self.client,
             upstream: &mut connection,
@@ -122,6 +128,9 @@ impl Exchange<'_> {
             Relayed::ClientGone => Outcome::ClientGone,
             Relayed::BrokenOff | Relayed::BrokenBeforeAnything(_) => Outcome::BackendBroke,
         });
+        if until_close && matches!(relayed, Relayed::Complete { .. } | Relayed::BrokenBeforeAnything(_)) {
+            self.client.stream.reset_at_close(false);
+        }
         match relayed {
             Relayed::Complete { reusable } => {
                 if reusable && reusable_head && !connection.spoilt {

@@ -116,6 +116,14 @@ impl Stream {
         let _ = self.inner.shutdown().await;
     }
 
+    /// Whether closing resets a plain connection, however it comes to that; else the peer sees an end. Over TLS the peer
+    /// knows an end that was not announced.
+    pub fn reset_at_close(&self, reset: bool) {
+        if self.tls.is_none() {
+            sys::reset_at_close(self.descriptor(), reset);
+        }
+    }
+
     /// Ready when there is something to read: bytes, the end, or an error; over TLS a record of the session's own too.
     /// May be dropped freely.
     pub async fn readable(&self) {

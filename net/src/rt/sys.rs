@@ -43,6 +43,23 @@ pub fn shutdown_read(descriptor: RawFd) {
     }
 }
 
+/// Whether the connection is reset when its descriptor is closed, by whom and why ever, with what is not sent yet thrown away;
+/// else the peer sees an end. A failure leaves it as it was.
+pub fn reset_at_close(descriptor: RawFd, reset: bool) {
+    let linger = libc::linger { l_onoff: reset.into(), l_linger: 0 };
+    let length = std::mem::size_of::<libc::linger>() as libc::socklen_t;
+    // SAFETY: the pointer is to a value of the stated size and type that lives for the whole call.
+    unsafe {
+        libc::setsockopt(
+            descriptor,
+            libc::SOL_SOCKET,
+            libc::SO_LINGER,
+            std::ptr::from_ref(&linger).cast(),
+            length,
+        );
+    }
+}
+
 /// How long this machine has been suspended since it booted, in nanoseconds: what the monotonic clock leaves out.
 pub fn nanoseconds_asleep() -> i64 {
     read_clock(libc::CLOCK_BOOTTIME) - read_clock(libc::CLOCK_MONOTONIC)
