@@ -71,6 +71,7 @@ fn run(seed: u64, backend: Backend, learns: bool) -> u64 {
         let lesson = Lesson::new(&route, None, input, 1, false);
         let alone = Expected { input, output: HOLD, ..Expected::default() };
         let expected = if learns { estimator.raise(&lesson, alone, None) } else { alone };
+        assert!(expected.input >= alone.input && expected.output >= alone.output, "{expected:?}");
         let percent = seeded.between(backend.percent - backend.spread, backend.percent + backend.spread);
         let usage = Usage {
             input: Tokens(input.0 * percent / 100 + backend.template),

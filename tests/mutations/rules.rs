@@ -3,7 +3,7 @@
 use super::Mutation;
 use super::Tool::{Loom, Plain, Shuttle};
 
-/// In the order of the code: cells, gate 1, gate 2, rulesets, mesh.
+/// In the order of the code: cells, gate 1, gate 2, rulesets, estimates, mesh.
 pub const MUTATIONS: &[Mutation] = &[
     Mutation {
         rule: "the buckets of the past are sealed",
@@ -420,6 +420,15 @@ pub const MUTATIONS: &[Mutation] = &[
         instead: "filter(|ceiling| amount > ceiling && *amount == Units::ZERO)",
         tool: Plain,
         test: ("--lib", "each_override_is_taken_or_dropped_alone"),
+    },
+    Mutation {
+        rule: "what was learnt never lowers a hold",
+        broken: "the learnt estimate takes the place of the request's own",
+        file: "engine/src/estimator/mod.rs",
+        text: "input: alone.input.max(input),",
+        instead: "input,",
+        tool: Plain,
+        test: ("estimates", "a_cap_is_never_overshot_where_the_estimate_bounds_the_usage"),
     },
     Mutation {
         rule: "a core raises its flag before it looks for the last time",
