@@ -73,7 +73,7 @@ def debian(cache: Path, package: str, program: str, install: bool = True) -> Pro
         tell(f"unpacking the Debian package {package} into {folder}")
         fresh(folder)
         plan = run(["apt-get", "install", "--simulate", "--no-install-recommends", package], folder)
-        names = [line.split()[1] for line in plan.splitlines() if line.startswith("Inst ")]
+        names = [line.split()[1] for line in plan.splitlines() if line.startswith("Inst ")] or [package]
         run(["apt-get", "download", *names], folder)
         for archive in sorted(folder.glob("*.deb")):
             run(["dpkg", "-x", archive, folder / "root"], folder)
