@@ -96,7 +96,7 @@ impl Report {
         let mut out = String::new();
         let mut line = |name: &str, text: String| {
             // Writing into a string cannot fail.
-            let _ = writeln!(out, "{name:<12}{text}");
+            let _ = writeln!(out, "{name:<11} {text}");
         };
         line("target", format!("{} {}", options.method, options.target.url));
         line(

@@ -185,6 +185,7 @@ fn an_answer_under_way_at_the_end_is_not_forgotten() {
     let options = RunOptions { grace: Duration::from_millis(50), ..options(&backend) };
     let report = report(&options);
     assert_eq!(report.tally.failures(Failed::Unfinished), 4, "{}", report.table());
+    assert!(report.table().contains("  unfinished 4\n"), "{}", report.table());
 }
 
 #[test]

@@ -126,7 +126,7 @@ impl Outcome {
         let mut out = String::new();
         let mut line = |name: &str, text: String| {
             // Writing into a string cannot fail.
-            let _ = writeln!(out, "{name:<12}{text}");
+            let _ = writeln!(out, "{name:<11} {text}");
         };
         line("scenario", format!("{}: {}", scenario.name, scenario.about));
         let version = self.driven.version.as_ref().map_or(String::new(), |version| format!(" ({version})"));
@@ -205,7 +205,7 @@ impl Outcome {
                 {
                     "  the highest that was tried"
                 }
-                (false, _) => "  not settled: the steps ran out",
+                (false, _) => "  not settled: the steps ran out, or the machine was never quiet",
             };
             let _ = writeln!(out, "{:<14}{rate:>12}  {measured:>10}{unsettled}", show(goal.p99));
         }

@@ -59,7 +59,8 @@ pub struct Goal {
     pub rate: Option<f64>,
     /// The largest p99 measured at that rate among the measurements that kept the goal.
     pub measured: Option<Duration>,
-    /// The rate was confirmed and one near above it misses the goal; else the steps ran out, or the highest rate of all keeps it.
+    /// The rate was confirmed and one near above it misses the goal, undisturbed; else the steps ran out, the machine was not quiet, or
+    /// the highest rate of all keeps it.
     pub settled: bool,
 }
 
@@ -196,11 +197,13 @@ impl<E, M: FnMut(f64) -> Result<Measured, E>> Search<'_, M> {
         let stretch = self.stretch(goal);
         let confirmed = stretch.low.is_none_or(|low| self.tally(low, goal).1 >= KEPT);
         let kept = self.steps.iter().filter(|step| Some(step.rate) == stretch.low && step.keeps(goal));
+        let misses = self.steps.iter().filter(|step| Some(step.rate) == stretch.high && !step.keeps(goal));
+        let quiet = misses.filter(|step| !step.disturbed).count() > 0;
         Goal {
             p99: goal,
             rate: stretch.low,
             measured: kept.map(|step| step.p99).max(),
-            settled: confirmed && stretch.high.is_some() && self.between(stretch).is_none(),
+            settled: confirmed && quiet && self.between(stretch).is_none(),
         }
     }
 }

@@ -132,6 +132,19 @@ fn a_disturbance_that_is_noticed_proves_nothing() {
 }
 
 #[test]
+fn what_was_missed_in_a_disturbance_only_is_not_settled() {
+    let of = |disturbed: bool| {
+        let p99 = |rate: f64| Duration::from_micros(if rate < 3000.0 { 100 } else { 40_000 });
+        let measure =
+            |rate: f64| Ok::<_, Infallible>(Measured { rate, p99: p99(rate), clean: true, disturbed });
+        let Ok(found) = search(&ramp(), measure);
+        found.goals.iter().map(|goal| (goal.rate.is_some(), goal.settled)).collect::<Vec<_>>()
+    };
+    assert_eq!(of(false), vec![(true, true); 4]);
+    assert_eq!(of(true), vec![(true, false); 4]);
+}
+
+#[test]
 fn a_lucky_rate_is_not_confirmed() {
     // From 2,000 on only the first measurement of a rate keeps the goal.
     let mut seen = Vec::new();
