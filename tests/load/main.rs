@@ -85,7 +85,8 @@ fn check(name: &str) {
         json["driven"]["version"].as_str().is_some_and(|version| version.starts_with("tokentriage")),
         "{json}"
     );
-    assert!(json["backend"]["ceiling_per_s"].as_f64().is_some_and(|rate| rate > 0.0), "{json}");
+    // Unknown where the machine gave the backend no moment.
+    assert!(json["backend"]["ceiling_per_s"].as_f64().is_none_or(|rate| rate > 0.0), "{json}");
 }
 
 #[test]

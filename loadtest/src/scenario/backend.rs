@@ -43,6 +43,7 @@ pub struct Ceiling {
 }
 
 /// Drives the same backend, without its pauses and failures, as fast as it goes for a moment: what is left is the work of answering.
+/// `None` when nothing was answered in that time, as on a machine that has none to give.
 ///
 /// # Errors
 /// In words: neither can be started.
@@ -51,7 +52,7 @@ pub fn ceiling(
     load: &RunOptions,
     cores: &[usize],
     span: Duration,
-) -> Result<Ceiling, String> {
+) -> Result<Option<Ceiling>, String> {
     let at_once = BackendOptions {
         latency: Latency::None,
         pace: Pace::default(),
@@ -72,5 +73,25 @@ pub fn ceiling(
     };
     let report = run::run(&direct, |_| ()).map_err(|error| error.to_string())?;
     backend.stop();
-    Ok(Ceiling { rate: report.rate(), at_least: report.generator_busy() > 0.95 })
+    let ceiling = Ceiling { rate: report.rate(), at_least: report.generator_busy() > 0.95 };
+    Ok((ceiling.rate > 0.0).then_some(ceiling))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ceiling_that_could_not_be_measured_is_none() {
+        let scenario = Scenario::find("slow_upstream").expect("a built-in scenario");
+        let load = RunOptions {
+            method: "POST".into(),
+            body: scenario.body.clone(),
+            ..RunOptions::to(Target::parse("http://127.0.0.1:1/v1/chat/completions").expect("a URL"))
+        };
+        let of = |span| ceiling(&scenario, &load, &[], span).expect("a backend on a free port");
+        assert!(of(Duration::from_nanos(1)).is_none());
+        // Its latency of half a second is left out, so even the slowest machine answers some.
+        assert!(of(Duration::from_secs(1)).is_some_and(|ceiling| ceiling.rate > 0.0));
+    }
 }

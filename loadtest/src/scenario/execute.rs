@@ -217,7 +217,7 @@ fn measured_ceiling(
         return Ok(None);
     }
     progress(Step::Doing("measuring what the backend alone can do"));
-    backend::ceiling(&settings.scenario, load, &settings.backend_cores, settings.ceiling).map(Some)
+    backend::ceiling(&settings.scenario, load, &settings.backend_cores, settings.ceiling)
 }
 
 /// What was sent, and what a ramp found.
