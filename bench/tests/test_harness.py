@@ -93,7 +93,9 @@ class Children(unittest.TestCase):
 
     def test_children_end_with_the_script_however_it_ends(self):
         script = (
-            f"import sys, time; sys.path.insert(0, {str(BENCH)!r})\n"
+            f"import signal, sys, time; sys.path.insert(0, {str(BENCH)!r})\n"
+            # Whoever starts the tests in the background may have left it ignored, which is inherited.
+            "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
             "from pathlib import Path; from harness import processes\n"
             f"print(processes.start(['sleep', '600'], None, Path({str(self.log)!r})).pid, flush=True); time.sleep(600)\n"
         )
