@@ -169,7 +169,7 @@ fn a_cut_connection_is_no_end_of_a_body() {
     let bytes = format!("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n{answer}");
     let secure = secure(exactly(bytes.clone(), Then::Close));
     let whole = secure.rig.gateway.chat(&secure.rig.key, chat_body());
-    assert_eq!((whole.status, whole.complete, whole.text()), (200, true, answer));
+    assert_eq!((whole.status, whole.complete, whole.text()), (200, true, answer.clone()));
     for then in [Then::Cut, Then::Reset] {
         secure.rig.backend.answer_with(exactly(bytes.clone(), then));
         let mut client = secure.rig.gateway.connect();
