@@ -5,6 +5,7 @@ use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use rustls::ClientConfig;
@@ -352,10 +353,20 @@ pub fn stream_body() -> &'static str {
     r#"{"model":"m1","max_tokens":8,"stream":true,"messages":[{"role":"user","content":"say something"}]}"#
 }
 
-/// A port that nobody listens on now.
+/// A port that nobody listens on now, and that nobody is given for a connection of his own: it is below those that the
+/// system hands out (32,768 and up), of which thousands are in use for a moment while tests run side by side.
 pub fn free_port() -> u16 {
-    let probe = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
-    probe.local_addr().expect("a bound socket").port()
+    const FROM: u32 = 10_000;
+    const PORTS: u32 = 20_000;
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    (0..PORTS)
+        .map(|_| {
+            FROM + (std::process::id().wrapping_mul(101).wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed)))
+                % PORTS
+        })
+        .filter_map(|port| u16::try_from(port).ok())
+        .find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok())
+        .expect("a free port")
 }
 
 /// Waits until `reached` is true of `key`'s caps, and returns them.
