@@ -90,26 +90,25 @@ def debian(cache: Path, package: str, program: str, install: bool = True) -> Pro
 def python(cache: Path, name: str, requirement: str, install: bool = True) -> Path:
     """A virtual environment with one requirement and what it depends on."""
     folder = cache / f"python-{name}"
-    if not made(folder, requirement):
-        if not install:
-            raise Fault(f"{requirement} is not installed")
-        tell(f"installing {requirement} into {folder}")
-        fresh(folder)
-        run([sys.executable, "-m", "venv", folder], folder.parent)
-        run([folder / "bin/python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", requirement], folder)
-        (folder / "done").write_text(requirement)
-    return folder
+    pip = [folder / "bin/python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    return with_requirement(folder, requirement, install, [sys.executable, "-m", "venv", folder], [*pip, requirement])
 
 
 def node(cache: Path, name: str, requirement: str, install: bool = True) -> Path:
     """A folder with `node_modules` of one requirement and what it depends on; no package's own script runs."""
     folder = cache / f"node-{name}"
+    quiet = ["--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier"]
+    return with_requirement(folder, requirement, install, ["npm", "install", *quiet, "--prefix", folder, requirement])
+
+
+def with_requirement(folder: Path, requirement: str, install: bool, *commands: list) -> Path:
+    """The folder, made by these commands unless it was already."""
     if not made(folder, requirement):
         if not install:
             raise Fault(f"{requirement} is not installed")
         tell(f"installing {requirement} into {folder}")
         fresh(folder)
-        quiet = ["--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier"]
-        run(["npm", "install", *quiet, "--prefix", folder, requirement], folder)
+        for command in commands:
+            run(command, folder)
         (folder / "done").write_text(requirement)
     return folder
