@@ -142,7 +142,7 @@ pub const MAX_CHUNK_LINE_BYTES: usize = 1024;
 pub const MAX_TRAILER_BYTES: usize = 8 * 1024;
 
 /// Containers open at once in a JSON body. Tool schemas reach 20 to 30; what is deeper than this only
-/// wears out the parsers behind us. One bit a level, so the scanner holds 128 bytes.
+/// wears out the parsers behind us. One bit a level, so at most 128 bytes.
 pub const MAX_JSON_DEPTH: usize = 1024;
 
 /// Bytes of a model's name. It becomes part of counter identities, so it may not be a body of its own.

@@ -7,6 +7,7 @@
 //!
 //! Units: `prompt_bytes` are decoded UTF-8 bytes; a token id counts as four of them, one token's worth.
 
+use super::members::{MEMBERS, Member, member_of};
 use super::scan::{ScanError, Scanner, Text, Token};
 use crate::bounds::MAX_MODEL_BYTES;
 use crate::endpoint::Endpoint;
@@ -161,61 +162,6 @@ impl BodyFacts {
     }
 }
 
-/// The members that are read, and what may not be ambiguous among them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Member {
-    Model,
-    Stream,
-    N,
-    StreamOptions,
-    /// An output cap that a negative number does not make sense for.
-    Cap(&'static str),
-    /// An output cap where a negative number means none (Ollama, llama.cpp).
-    LooseCap(&'static str),
-    /// Prompt text; twice is no lie: both are counted.
-    Prompt,
-    /// Ollama's `options`, which holds `num_predict`.
-    Options,
-}
-
-const MEMBERS: [(&str, Member); 14] = [
-    ("model", Member::Model),
-    ("stream", Member::Stream),
-    ("n", Member::N),
-    ("stream_options", Member::StreamOptions),
-    ("max_completion_tokens", Member::Cap("max_completion_tokens")),
-    ("max_tokens", Member::Cap("max_tokens")),
-    ("max_output_tokens", Member::Cap("max_output_tokens")),
-    ("n_predict", Member::LooseCap("n_predict")),
-    ("num_predict", Member::LooseCap("num_predict")),
-    ("messages", Member::Prompt),
-    ("input", Member::Prompt),
-    ("prompt", Member::Prompt),
-    ("system", Member::Prompt),
-    ("options", Member::Options),
-];
-
-/// Which member a name is: its index in MEMBERS, and whether it is spelt as there.
-fn member_of(key: &Text<'_>) -> Option<(usize, bool)> {
-    if !key.escaped && key.raw.is_ascii() {
-        let at = MEMBERS.iter().position(|(known, _)| known.as_bytes().eq_ignore_ascii_case(key.raw))?;
-        return Some((at, MEMBERS[at].0.as_bytes() == key.raw));
-    }
-    let name = key.decoded()?;
-    let at = MEMBERS.iter().position(|(known, _)| folds_to(&name, known))?;
-    Some((at, MEMBERS[at].0 == name))
-}
-
-/// Equality under the simple case folding that Go's decoder uses: ASCII, the long s and the Kelvin sign.
-fn folds_to(name: &str, known: &str) -> bool {
-    let folded = name.chars().map(|one| match one {
-        'ſ' => 's',
-        '\u{212a}' => 'k',
-        other => other.to_ascii_lowercase(),
-    });
-    folded.eq(known.chars())
-}
-
 /// Read a request's body.
 ///
 /// # Errors
@@ -238,13 +184,10 @@ pub fn read_body(bytes: &[u8], endpoint: Endpoint) -> Result<BodyFacts, BodyErro
         counts_characters: endpoint.is_paid_by_characters(),
         seen: 0,
     };
-    loop {
-        match reader.scanner.token()? {
-            Token::Key(key) => reader.member(&key)?,
-            Token::End => break,
-            _ => {}
-        }
+    while let Some(key) = reader.scanner.member()? {
+        reader.member(&key)?;
     }
+    reader.scanner.token()?; // nothing follows
     if reader.seen & 1 == 0 {
         return Err(BodyError::NoModel);
     }
@@ -261,7 +204,9 @@ struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     fn member(&mut self, key: &Text<'_>) -> Result<(), BodyError> {
-        let Some((at, exact)) = member_of(key) else { return Ok(self.scanner.skip_value()?) };
+        let Some((at, exact)) = member_of(key, self.scanner.is_ascii()) else {
+            return Ok(self.scanner.skip_value()?);
+        };
         let (name, member) = MEMBERS[at];
         if member == Member::Prompt || member == Member::Options {
             return match member == Member::Prompt {
@@ -289,16 +234,18 @@ impl<'a> Reader<'a> {
 
     fn model(&mut self) -> Result<(), BodyError> {
         const MUST: BodyError = BodyError::Wrong("model", "a string that is not empty, of at most 256 bytes");
-        let Token::Str(text) = self.value()? else { return Err(MUST) };
-        let model = text.decoded().ok_or(MUST)?;
-        if model.is_empty() || model.len() > MAX_MODEL_BYTES {
+        let Some(text) = self.scanner.text()? else {
+            self.value()?;
             return Err(MUST);
-        }
+        };
         self.facts.model_span = text.quoted_span();
+        let mut bytes = text.raw.len();
         if text.escaped {
+            let model = text.decoded().ok_or(MUST)?;
+            bytes = model.len();
             self.facts.unescaped_model = Some(model.into());
         }
-        Ok(())
+        if bytes == 0 || bytes > MAX_MODEL_BYTES { Err(MUST) } else { Ok(()) }
     }
 
     /// The next token, with a container passed over to its end.
@@ -400,29 +347,42 @@ impl<'a> Reader<'a> {
     fn prompt(&mut self) -> Result<(), BodyError> {
         let base = self.scanner.depth();
         loop {
-            let in_array = self.scanner.in_array();
-            match self.scanner.token()? {
-                Token::Str(text) if !is_inline_media(&text) => {
-                    self.count(text.decoded_bytes());
-                    if self.counts_characters {
-                        let characters = text
-                            .decoded()
-                            .map_or_else(|| text.decoded_bytes(), |text| text.chars().count() as u64);
-                        self.facts.characters = self.facts.characters.saturating_add(characters);
-                    }
-                }
-                Token::Number(..) if in_array => self.count(BYTES_PER_TOKEN),
-                Token::Key(key) => {
-                    if !key.is("content") && !key.is("text") {
+            let (in_array, depth) = (self.scanner.in_array(), self.scanner.depth());
+            if !in_array && depth > base {
+                match self.scanner.member()? {
+                    Some(key) if key.is("content") || key.is("text") => {}
+                    Some(_) => {
                         self.scanner.skip_value()?;
+                        continue;
                     }
-                    continue;
+                    None if self.scanner.depth() == base => return Ok(()),
+                    None => continue,
                 }
-                _ => {}
+            }
+            if let Some(text) = self.scanner.text()? {
+                self.prompt_text(&text);
+            } else {
+                match self.scanner.token()? {
+                    Token::Str(text) => self.prompt_text(&text),
+                    Token::Number(..) if in_array => self.count(BYTES_PER_TOKEN),
+                    _ => {}
+                }
             }
             if self.scanner.depth() == base {
                 return Ok(());
             }
+        }
+    }
+
+    fn prompt_text(&mut self, text: &Text<'_>) {
+        if is_inline_media(text) {
+            return;
+        }
+        self.count(text.decoded_bytes());
+        if self.counts_characters {
+            let characters =
+                text.decoded().map_or_else(|| text.decoded_bytes(), |text| text.chars().count() as u64);
+            self.facts.characters = self.facts.characters.saturating_add(characters);
         }
     }
 

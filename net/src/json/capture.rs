@@ -7,18 +7,11 @@
 //!
 //! It does not validate: what it cannot follow ends its interest in the document, not the relay.
 
-use crate::bounds::{MAX_JSON_DEPTH, MAX_NUMBER_BYTES};
-
-/// A node of the tree of names that are of interest.
-#[derive(Debug)]
-pub struct Watch {
-    /// Reported when the value here is a number, a string, an object or an empty array.
-    pub slot: Option<u8>,
-    /// Below an object: names and their nodes.
-    pub members: &'static [(&'static str, &'static Watch)],
-    /// Below an array: the node of every element.
-    pub elements: Option<&'static Watch>,
-}
+use super::nesting::Nesting;
+use super::plain::before_quote;
+pub use super::watch::Watch;
+use super::watch::{KEPT_BYTES, NOTHING};
+use crate::bounds::MAX_NUMBER_BYTES;
 
 /// Receives what is found.
 pub trait Sink {
@@ -34,8 +27,6 @@ pub trait Sink {
 
 /// Levels at which names can be watched.
 const WATCHED_LEVELS: usize = 8;
-/// Longer names are of no interest.
-const NAME_BYTES: usize = 32;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
@@ -44,8 +35,10 @@ enum State {
     FirstName,
     Name,
     InName,
+    NameEscape,
     Colon,
     InString,
+    StringEscape,
     Number,
     Word,
     AfterValue,
@@ -54,7 +47,6 @@ enum State {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Escape {
-    None,
     Begun,
     Unicode { digits: u8, value: u16 },
 }
@@ -64,17 +56,18 @@ enum Escape {
 pub struct Capture {
     root: &'static Watch,
     /// The node of the value that is next or being read.
-    here: Option<&'static Watch>,
+    here: &'static Watch,
+    /// The node of the innermost open container.
+    container: &'static Watch,
     /// The nodes of the open containers.
-    open: [Option<&'static Watch>; WATCHED_LEVELS],
-    objects: [u64; MAX_JSON_DEPTH / 64],
-    depth: usize,
+    open: [&'static Watch; WATCHED_LEVELS],
+    nesting: Nesting,
     state: State,
     escape: Escape,
-    name: [u8; NAME_BYTES],
-    name_bytes: usize,
-    number: [u8; MAX_NUMBER_BYTES],
-    number_bytes: usize,
+    /// What of the name or the number that is being read came in earlier pieces.
+    kept: [u8; KEPT_BYTES],
+    /// How much of it; more than there is room for: a name that is too long.
+    kept_bytes: usize,
 }
 
 impl Capture {
@@ -82,232 +75,265 @@ impl Capture {
     pub fn new(root: &'static Watch) -> Capture {
         Capture {
             root,
-            here: Some(root),
-            open: [None; WATCHED_LEVELS],
-            objects: [0; MAX_JSON_DEPTH / 64],
-            depth: 0,
+            here: root,
+            container: &NOTHING,
+            open: [&NOTHING; WATCHED_LEVELS],
+            nesting: Nesting::default(),
             state: State::Value,
-            escape: Escape::None,
-            name: [0; NAME_BYTES],
-            name_bytes: 0,
-            number: [0; MAX_NUMBER_BYTES],
-            number_bytes: 0,
+            escape: Escape::Begun,
+            kept: [0; KEPT_BYTES],
+            kept_bytes: 0,
         }
     }
 
     /// Begin a new document, whatever became of the last one.
     pub fn restart(&mut self) {
-        self.here = Some(self.root);
-        self.depth = 0;
+        self.here = self.root;
+        self.container = &NOTHING;
+        self.nesting.clear();
         self.state = State::Value;
-        self.escape = Escape::None;
     }
 
     /// Read the next piece. A document may follow another directly.
     pub fn feed(&mut self, piece: &[u8], sink: &mut impl Sink) {
-        let mut at = 0;
-        while at < piece.len() {
-            at += match self.state {
-                State::Lost => return,
-                State::InString => self.in_string(&piece[at..], sink),
-                State::InName => self.in_name(&piece[at..]),
-                State::Number => self.in_number(&piece[at..], sink),
-                State::Word => {
-                    let letters = piece[at..].iter().take_while(|byte| byte.is_ascii_lowercase()).count();
-                    if at + letters < piece.len() {
-                        self.after_value();
+        let (mut rest, mut state) = (piece, self.state);
+        // The parts of the grammar stand in the order in which they follow each other, so that one turn reads a member
+        // with all that belongs to it; wherever the piece ends, the state says what is next.
+        while !rest.is_empty() && state != State::Lost {
+            if state == State::AfterValue {
+                if let [b',', b'"', after @ ..] = rest
+                    && self.nesting.in_object()
+                {
+                    // As most documents have it.
+                    rest = after;
+                    self.kept_bytes = 0;
+                    state = State::InName;
+                } else {
+                    let Some(byte) = next_mark(&mut rest) else { break };
+                    state = self.separated(byte);
+                }
+            }
+            if matches!(state, State::Name | State::FirstName) {
+                let Some(byte) = next_mark(&mut rest) else { break };
+                self.kept_bytes = 0;
+                state = match byte {
+                    b'"' => State::InName,
+                    b'}' if state == State::FirstName => self.close(),
+                    _ => State::Lost,
+                };
+            }
+            if state == State::InName {
+                state = self.in_name(&mut rest);
+            }
+            if state == State::Colon {
+                let Some(byte) = next_mark(&mut rest) else { break };
+                state = if byte == b':' { State::Value } else { State::Lost };
+            }
+            if state == State::FirstElement {
+                past_blanks(&mut rest);
+                state = match rest {
+                    [] => break,
+                    [b']', after @ ..] => {
+                        rest = after;
+                        if let Some(slot) = self.container.slot {
+                            sink.empty_array(slot);
+                        }
+                        self.close()
                     }
-                    letters
+                    _ => State::Value,
+                };
+            }
+            if state == State::Value {
+                past_blanks(&mut rest);
+                if let [b'"', after @ ..] = rest {
+                    rest = after;
+                    state = State::InString;
+                } else {
+                    let Some(byte) = rest.first() else { break };
+                    state = self.begin_value(*byte, sink);
+                    if !matches!(state, State::Number | State::Word) {
+                        rest = &rest[1..];
+                    }
                 }
-                _ => {
-                    self.structure(piece[at], sink);
-                    1
-                }
-            };
+            }
+            if state == State::InString {
+                state = self.in_string(&mut rest, sink);
+            } else if state == State::Number {
+                state = self.in_number(&mut rest, sink);
+            } else if state == State::Word {
+                let letters = run(rest, |byte| byte.is_ascii_lowercase());
+                rest = &rest[letters..];
+                state = if rest.is_empty() { State::Word } else { self.after_value() };
+            } else if matches!(state, State::NameEscape | State::StringEscape)
+                && let [byte, after @ ..] = rest
+            {
+                rest = after;
+                state = self.in_escape(*byte, state, sink);
+            }
+        }
+        self.state = state;
+    }
+
+    /// `byte` follows a value in a container.
+    #[inline(never)]
+    fn separated(&mut self, byte: u8) -> State {
+        match (byte, self.nesting.in_object()) {
+            (b',', true) => State::Name,
+            (b',', false) => {
+                self.here = self.container.element();
+                State::Value
+            }
+            (b'}', true) | (b']', false) => self.close(),
+            _ => State::Lost,
         }
     }
 
-    fn structure(&mut self, byte: u8, sink: &mut impl Sink) {
-        match self.state {
-            _ if matches!(byte, b' ' | b'\t' | b'\n' | b'\r') => {}
-            State::Colon if byte == b':' => self.state = State::Value,
-            State::FirstName | State::Name if byte == b'"' => {
-                self.name_bytes = 0;
-                self.state = State::InName;
-            }
-            State::FirstName if byte == b'}' => self.close(),
-            State::AfterValue if self.depth > 0 => match (byte, self.in_object()) {
-                (b',', true) => {
-                    self.here = None;
-                    self.state = State::Name;
-                }
-                (b',', false) => {
-                    self.here = self.element();
-                    self.state = State::Value;
-                }
-                (b'}', true) | (b']', false) => self.close(),
-                _ => self.state = State::Lost,
-            },
-            State::FirstElement if byte == b']' => {
-                if let Some(slot) = self.container().and_then(|watch| watch.slot) {
-                    sink.empty_array(slot);
-                }
-                self.close();
-            }
-            State::Value | State::FirstElement => self.begin_value(byte, sink),
-            _ => self.state = State::Lost,
-        }
-    }
-
-    fn begin_value(&mut self, byte: u8, sink: &mut impl Sink) {
-        let slot = self.here.and_then(|watch| watch.slot);
+    /// What `byte` begins, if it is no string.
+    #[inline(always)]
+    fn begin_value(&mut self, byte: u8, sink: &mut impl Sink) -> State {
         match byte {
+            b'-' | b'0'..=b'9' => {
+                self.kept_bytes = 0;
+                State::Number
+            }
             b'{' => {
-                if let Some(slot) = slot {
+                if let Some(slot) = self.here.slot {
                     sink.object(slot);
                 }
-                self.open(true);
+                self.open(true)
             }
             b'[' => self.open(false),
-            b'"' => self.state = State::InString,
-            b'-' | b'0'..=b'9' => {
-                self.number[0] = byte;
-                self.number_bytes = 1;
-                self.state = State::Number;
+            b't' | b'f' | b'n' => State::Word,
+            _ => State::Lost,
+        }
+    }
+
+    #[inline(never)]
+    fn open(&mut self, object: bool) -> State {
+        let level = self.nesting.depth();
+        if self.nesting.open(object).is_err() {
+            return State::Lost;
+        }
+        self.container = &NOTHING;
+        if let Some(open) = self.open.get_mut(level) {
+            *open = self.here;
+            self.container = self.here;
+        }
+        if object {
+            return State::FirstName;
+        }
+        self.here = self.container.element();
+        State::FirstElement
+    }
+
+    #[inline(never)]
+    fn close(&mut self) -> State {
+        self.nesting.close();
+        let around = self.nesting.depth().checked_sub(1).and_then(|level| self.open.get(level));
+        self.container = around.copied().unwrap_or(&NOTHING);
+        self.after_value()
+    }
+
+    #[inline]
+    fn after_value(&mut self) -> State {
+        if self.nesting.depth() > 0 {
+            return State::AfterValue;
+        }
+        self.here = self.root;
+        State::Value
+    }
+
+    #[inline]
+    fn in_number(&mut self, rest: &mut &[u8], sink: &mut impl Sink) -> State {
+        let is_part = |byte| matches!(byte, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-');
+        let (digits, after) = rest.split_at(run(rest, is_part));
+        *rest = after;
+        if let Some(slot) = self.here.slot {
+            if !after.is_empty() && self.kept_bytes == 0 {
+                // Most numbers come whole, and need not be kept.
+                sink.number(slot, &digits[..digits.len().min(MAX_NUMBER_BYTES)]);
+            } else {
+                let kept = digits.len().min(KEPT_BYTES - self.kept_bytes);
+                self.kept[self.kept_bytes..self.kept_bytes + kept].copy_from_slice(&digits[..kept]);
+                self.kept_bytes += kept;
+                if !after.is_empty() {
+                    sink.number(slot, &self.kept[..self.kept_bytes]);
+                }
             }
-            b't' | b'f' | b'n' => self.state = State::Word,
-            _ => self.state = State::Lost,
         }
+        if after.is_empty() { State::Number } else { self.after_value() }
     }
 
-    fn in_object(&self) -> bool {
-        self.depth > 0 && self.objects[(self.depth - 1) / 64] >> ((self.depth - 1) % 64) & 1 == 1
-    }
-
-    /// The node of the innermost open container.
-    fn container(&self) -> Option<&'static Watch> {
-        self.depth.checked_sub(1).and_then(|level| self.open.get(level).copied().flatten())
-    }
-
-    /// The node of the next element, when the innermost container is an array.
-    fn element(&self) -> Option<&'static Watch> {
-        self.container().filter(|_| !self.in_object()).and_then(|watch| watch.elements)
-    }
-
-    fn open(&mut self, object: bool) {
-        if self.depth == MAX_JSON_DEPTH {
-            self.state = State::Lost;
-            return;
+    #[inline(always)]
+    fn in_string(&mut self, rest: &mut &[u8], sink: &mut impl Sink) -> State {
+        let (plain, after) = rest.split_at(before_quote(rest));
+        if let Some(slot) = self.here.slot.filter(|_| !plain.is_empty()) {
+            sink.text(slot, plain.len() as u64);
         }
-        let (word, bit) = (self.depth / 64, 1u64 << (self.depth % 64));
-        self.objects[word] = if object { self.objects[word] | bit } else { self.objects[word] & !bit };
-        if let Some(level) = self.open.get_mut(self.depth) {
-            *level = self.here;
-        }
-        self.depth += 1;
-        self.here = self.element();
-        self.state = if object { State::FirstName } else { State::FirstElement };
+        let Some((byte, after)) = after.split_first() else {
+            *rest = &[];
+            return State::InString;
+        };
+        *rest = after;
+        if *byte == b'"' { self.after_value() } else { self.begin_escape(State::StringEscape) }
     }
 
-    fn close(&mut self) {
-        self.depth -= 1;
-        self.after_value();
-    }
-
-    fn after_value(&mut self) {
-        if self.depth == 0 {
-            self.here = Some(self.root);
-            self.state = State::Value;
-        } else {
-            self.state = State::AfterValue;
+    #[inline(always)]
+    fn in_name(&mut self, rest: &mut &[u8]) -> State {
+        let (part, after) = rest.split_at(before_quote(rest));
+        if let [b'"', b':', after @ ..] = after
+            && self.kept_bytes == 0
+        {
+            // As most documents have it; and most names come whole, and need not be kept.
+            self.here = self.container.member(part);
+            *rest = after;
+            return State::Value;
         }
-    }
-
-    fn in_number(&mut self, piece: &[u8], sink: &mut impl Sink) -> usize {
-        let is_part = |byte: &u8| matches!(byte, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-');
-        let digits = piece.iter().take_while(|byte| is_part(byte)).count();
-        let slot = self.here.and_then(|watch| watch.slot);
-        if slot.is_some() {
-            let room = MAX_NUMBER_BYTES - self.number_bytes;
-            let kept = digits.min(room);
-            self.number[self.number_bytes..self.number_bytes + kept].copy_from_slice(&piece[..kept]);
-            self.number_bytes += kept;
-        }
-        if digits < piece.len() {
-            if let Some(slot) = slot {
-                sink.number(slot, &self.number[..self.number_bytes]);
+        *rest = after.get(1..).unwrap_or(&[]);
+        self.keep_name(part);
+        match after.first() {
+            Some(b'"') => {
+                self.here = self.kept_member();
+                State::Colon
             }
-            self.after_value();
+            Some(_) => self.begin_escape(State::NameEscape),
+            None => State::InName,
         }
-        digits
     }
 
-    fn in_string(&mut self, piece: &[u8], sink: &mut impl Sink) -> usize {
-        let slot = self.here.and_then(|watch| watch.slot);
-        if self.escape != Escape::None {
-            if let Some(decoded) = self.unescape(piece[0])
-                && let Some(slot) = slot
-            {
-                sink.text(slot, decoded.bytes());
-            }
-            return 1;
-        }
-        let plain = plain_bytes(piece);
-        if let Some(slot) = slot.filter(|_| plain > 0) {
-            sink.text(slot, plain as u64);
-        }
-        match piece.get(plain) {
-            Some(b'"') => self.after_value(),
-            Some(_) => self.escape = Escape::Begun,
-            None => return plain,
-        }
-        plain + 1
+    fn begin_escape(&mut self, state: State) -> State {
+        self.escape = Escape::Begun;
+        state
     }
 
-    fn in_name(&mut self, piece: &[u8]) -> usize {
-        if self.escape != Escape::None {
-            if let Some(decoded) = self.unescape(piece[0]) {
-                // Every watched name is ASCII; 0xff stands for anything else.
-                self.push_name(&[decoded.ascii().unwrap_or(0xff)]);
-            }
-            return 1;
+    fn in_escape(&mut self, byte: u8, state: State, sink: &mut impl Sink) -> State {
+        let Some(decoded) = self.unescape(byte) else { return state };
+        if state == State::NameEscape {
+            // Every watched name is ASCII; 0xff stands for anything else.
+            self.keep_name(&[decoded.ascii().unwrap_or(0xff)]);
+            return State::InName;
         }
-        let plain = plain_bytes(piece);
-        let quoted = piece.get(plain) == Some(&b'"');
-        if quoted && self.name_bytes == 0 {
-            // Most names come whole, and need not be kept.
-            self.here = self.named(&piece[..plain]);
-            self.state = State::Colon;
-            return plain + 1;
+        if let Some(slot) = self.here.slot {
+            sink.text(slot, decoded.bytes());
         }
-        self.push_name(&piece[..plain]);
-        match piece.get(plain) {
-            Some(_) if quoted => {
-                self.here = self.name.get(..self.name_bytes).and_then(|name| self.named(name));
-                self.state = State::Colon;
-            }
-            Some(_) => self.escape = Escape::Begun,
-            None => return plain,
-        }
-        plain + 1
+        State::InString
     }
 
-    /// The node of the member of that name.
-    fn named(&self, name: &[u8]) -> Option<&'static Watch> {
-        let members = self.container()?.members;
-        members.iter().find(|(known, _)| known.as_bytes() == name).map(|(_, watch)| *watch)
+    /// The node of the member whose name was kept.
+    fn kept_member(&self) -> &'static Watch {
+        self.kept.get(..self.kept_bytes).map_or(&NOTHING, |name| self.container.member(name))
     }
 
-    fn push_name(&mut self, bytes: &[u8]) {
-        if self.container().is_none_or(|watch| watch.members.is_empty()) {
+    fn keep_name(&mut self, bytes: &[u8]) {
+        if !self.container.has_members() {
             return; // no name is of interest here
         }
-        let to = self.name_bytes + bytes.len();
-        if let Some(room) = self.name.get_mut(self.name_bytes..to) {
+        let to = self.kept_bytes + bytes.len();
+        if let Some(room) = self.kept.get_mut(self.kept_bytes..to) {
             room.copy_from_slice(bytes);
-            self.name_bytes = to;
+            self.kept_bytes = to;
         } else {
-            self.name_bytes = NAME_BYTES + 1; // too long: no name is found
+            self.kept_bytes = KEPT_BYTES + 1;
         }
     }
 
@@ -315,31 +341,43 @@ impl Capture {
     fn unescape(&mut self, byte: u8) -> Option<Decoded> {
         let (next, decoded) = match (self.escape, byte) {
             (Escape::Begun, b'u') => (Escape::Unicode { digits: 0, value: 0 }, None),
-            (Escape::Begun, b'n' | b't' | b'r' | b'b' | b'f') => (Escape::None, Some(Decoded::Simple(b' '))),
-            (Escape::Begun, other) => (Escape::None, Some(Decoded::Simple(other))),
+            (Escape::Begun, b'n' | b't' | b'r' | b'b' | b'f') => (Escape::Begun, Some(Decoded::Simple(b' '))),
+            (Escape::Begun, other) => (Escape::Begun, Some(Decoded::Simple(other))),
             (Escape::Unicode { digits, value }, digit) => {
                 let digit = char::from(digit).to_digit(16).unwrap_or(0) as u16;
                 let value = value << 4 | digit;
                 match digits {
-                    3 => (Escape::None, Some(Decoded::Unit(value))),
+                    3 => (Escape::Begun, Some(Decoded::Unit(value))),
                     _ => (Escape::Unicode { digits: digits + 1, value }, None),
                 }
             }
-            (Escape::None, _) => (Escape::None, None),
         };
         self.escape = next;
         decoded
     }
 }
 
-/// How many bytes stand in front of a quote or a backslash. Most names and many values are short, which a search that is
-/// made for long ones only delays.
-fn plain_bytes(piece: &[u8]) -> usize {
-    const NEAR: usize = 16;
-    let (near, far) = piece.split_at(piece.len().min(NEAR));
-    let special = |byte: &u8| matches!(byte, b'"' | b'\\');
-    let beyond = || near.len() + memchr::memchr2(b'"', b'\\', far).unwrap_or(far.len());
-    near.iter().position(special).unwrap_or_else(beyond)
+/// Takes what is left behind the blanks.
+#[inline(always)]
+fn past_blanks(rest: &mut &[u8]) {
+    while let [b' ' | b'\t' | b'\n' | b'\r', after @ ..] = *rest {
+        *rest = after;
+    }
+}
+
+/// Takes the next byte that is no blank.
+#[inline(always)]
+fn next_mark(rest: &mut &[u8]) -> Option<u8> {
+    past_blanks(rest);
+    let (byte, after) = rest.split_first()?;
+    *rest = after;
+    Some(*byte)
+}
+
+/// How many bytes at the front are part of it.
+#[inline(always)]
+fn run(bytes: &[u8], is_part: impl Fn(u8) -> bool) -> usize {
+    bytes.iter().position(|byte| !is_part(*byte)).unwrap_or(bytes.len())
 }
 
 /// A decoded escape.

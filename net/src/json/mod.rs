@@ -7,8 +7,13 @@
 
 pub mod body;
 pub mod capture;
+mod members;
+mod names;
+mod nesting;
+mod plain;
 pub mod rewrite;
 pub mod scan;
+mod watch;
 
 pub use body::{Asked, BYTES_PER_TOKEN, BodyError, BodyFacts, expected, read_body};
 pub use rewrite::rewrite;

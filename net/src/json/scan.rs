@@ -8,7 +8,8 @@
 //! Invariant: a token is returned only where the grammar allows it; after an error or `End` the scanner
 //! is not asked again.
 
-use crate::bounds::MAX_JSON_DEPTH;
+use super::nesting::Nesting;
+use super::plain::before_special;
 use std::borrow::Cow;
 use std::ops::Range;
 
@@ -167,25 +168,33 @@ pub struct Scanner<'a> {
     bytes: &'a [u8],
     at: usize,
     expect: Expect,
-    depth: usize,
-    /// Bit set: the container at that depth is an object.
-    objects: [u64; MAX_JSON_DEPTH / 64],
+    nesting: Nesting,
+    /// All bytes are ASCII.
+    ascii: bool,
 }
 
 type Scanned<T> = Result<T, ScanError>;
 
 impl<'a> Scanner<'a> {
     /// A scanner over a whole document, which must be UTF-8 (checked here, once, for all of it).
+    #[inline]
     pub fn new(bytes: &'a [u8]) -> Scanned<Scanner<'a>> {
-        if let Err(error) = std::str::from_utf8(bytes) {
+        let ascii = bytes.is_ascii(); // most bodies are, which is told sooner
+        if !ascii && let Err(error) = std::str::from_utf8(bytes) {
             return Err(ScanError { offset: error.valid_up_to(), reason: "the body is not UTF-8" });
         }
-        Ok(Scanner { bytes, at: 0, expect: Expect::Value, depth: 0, objects: [0; MAX_JSON_DEPTH / 64] })
+        Ok(Scanner { bytes, at: 0, expect: Expect::Value, nesting: Nesting::default(), ascii })
+    }
+
+    /// Whether all bytes are ASCII (what escapes stand for need not be).
+    pub fn is_ascii(&self) -> bool {
+        self.ascii
     }
 
     /// Open containers.
+    #[inline]
     pub fn depth(&self) -> usize {
-        self.depth
+        self.nesting.depth()
     }
 
     /// The offset behind the last token.
@@ -195,17 +204,14 @@ impl<'a> Scanner<'a> {
 
     /// Whether the innermost open container is an array.
     pub fn in_array(&self) -> bool {
-        self.depth > 0 && !self.in_object()
-    }
-
-    fn in_object(&self) -> bool {
-        self.depth > 0 && self.objects[(self.depth - 1) / 64] >> ((self.depth - 1) % 64) & 1 == 1
+        self.nesting.in_array()
     }
 
     fn fail<T>(&self, reason: &'static str) -> Scanned<T> {
         Err(ScanError { offset: self.at, reason })
     }
 
+    #[inline(always)]
     fn skip_blanks(&mut self) -> Option<u8> {
         loop {
             let byte = *self.bytes.get(self.at)?;
@@ -224,10 +230,10 @@ impl<'a> Scanner<'a> {
                 Some(b',') => {
                     self.at += 1;
                     byte = self.skip_blanks();
-                    self.expect = if self.in_object() { Expect::Key } else { Expect::Value };
+                    self.expect = if self.nesting.in_object() { Expect::Key } else { Expect::Value };
                 }
-                Some(b'}') if self.in_object() => return Ok(self.close(Token::ObjectEnd)),
-                Some(b']') if self.in_array() => return Ok(self.close(Token::ArrayEnd)),
+                Some(b'}') if self.nesting.in_object() => return Ok(self.close(Token::ObjectEnd)),
+                Some(b']') if self.nesting.in_array() => return Ok(self.close(Token::ArrayEnd)),
                 Some(_) => return self.fail("a comma or the end of the container is expected"),
                 None => return self.fail("the body ends inside a container"),
             }
@@ -237,21 +243,51 @@ impl<'a> Scanner<'a> {
             (Expect::End, Some(_)) => self.fail("something follows the JSON value"),
             (_, None) => self.fail("the body ends where more is expected"),
             (Expect::KeyOrObjectEnd, Some(b'}')) => Ok(self.close(Token::ObjectEnd)),
-            (Expect::KeyOrObjectEnd | Expect::Key, Some(b'"')) => self.key(),
+            (Expect::KeyOrObjectEnd | Expect::Key, Some(b'"')) => self.key().map(Token::Key),
             (Expect::KeyOrObjectEnd | Expect::Key, Some(_)) => self.fail("a member's name is expected"),
             (Expect::ValueOrArrayEnd, Some(b']')) => Ok(self.close(Token::ArrayEnd)),
             (_, Some(byte)) => self.value(byte),
         }
     }
 
-    fn key(&mut self) -> Scanned<Token<'a>> {
+    #[inline(always)]
+    fn key(&mut self) -> Scanned<Text<'a>> {
         let text = self.string()?;
         if self.skip_blanks() != Some(b':') {
             return self.fail("a colon is expected after a member's name");
         }
         self.at += 1;
         self.expect = Expect::Value;
-        Ok(Token::Key(text))
+        Ok(text)
+    }
+
+    /// The next member's name; None when the next token is anything else, which it then passed.
+    #[inline(always)]
+    pub fn member(&mut self) -> Scanned<Option<Text<'a>>> {
+        let mut byte = self.skip_blanks();
+        if byte == Some(b',') && self.expect == Expect::CommaOrEnd && self.nesting.in_object() {
+            self.at += 1;
+            self.expect = Expect::Key;
+            byte = self.skip_blanks();
+        }
+        match (self.expect, byte) {
+            (Expect::Key | Expect::KeyOrObjectEnd, Some(b'"')) => self.key().map(Some),
+            _ => match self.token()? {
+                Token::Key(key) => Ok(Some(key)),
+                _ => Ok(None),
+            },
+        }
+    }
+
+    /// The value of a member when it is a string; None, and nothing is passed, when it is not.
+    #[inline(always)]
+    pub fn text(&mut self) -> Scanned<Option<Text<'a>>> {
+        if self.expect != Expect::Value || self.skip_blanks() != Some(b'"') {
+            return Ok(None);
+        }
+        let text = self.string()?;
+        self.after_value();
+        Ok(Some(text))
     }
 
     fn value(&mut self, byte: u8) -> Scanned<Token<'a>> {
@@ -274,20 +310,13 @@ impl<'a> Scanner<'a> {
     }
 
     fn after_value(&mut self) {
-        self.expect = if self.depth == 0 { Expect::End } else { Expect::CommaOrEnd };
+        self.expect = if self.depth() == 0 { Expect::End } else { Expect::CommaOrEnd };
     }
 
     fn open(&mut self, object: bool, token: Token<'a>) -> Scanned<Token<'a>> {
-        if self.depth == MAX_JSON_DEPTH {
+        if self.nesting.open(object).is_err() {
             return self.fail("containers are nested too deep");
         }
-        let (word, bit) = (self.depth / 64, 1u64 << (self.depth % 64));
-        if object {
-            self.objects[word] |= bit;
-        } else {
-            self.objects[word] &= !bit;
-        }
-        self.depth += 1;
         self.at += 1;
         self.expect = if object { Expect::KeyOrObjectEnd } else { Expect::ValueOrArrayEnd };
         Ok(token)
@@ -295,7 +324,7 @@ impl<'a> Scanner<'a> {
 
     fn close(&mut self, token: Token<'a>) -> Token<'a> {
         self.at += 1;
-        self.depth -= 1;
+        self.nesting.close();
         self.after_value();
         token
     }
@@ -339,24 +368,32 @@ impl<'a> Scanner<'a> {
     }
 
     /// The string whose opening quote is at `self.at`.
+    #[inline(always)]
     fn string(&mut self) -> Scanned<Text<'a>> {
+        let from = self.at + 1;
+        let plain = before_special(&self.bytes[from..]);
+        self.at = from + plain;
+        if self.bytes.get(self.at) != Some(&b'"') {
+            return self.string_beyond(from);
+        }
         self.at += 1;
-        let from = self.at;
-        let mut escaped = false;
+        Ok(Text { raw: &self.bytes[from..from + plain], from, escaped: false })
+    }
+
+    /// A string that began at `from` and was plain up to `self.at`, where no quote is.
+    #[inline(never)]
+    fn string_beyond(&mut self, from: usize) -> Scanned<Text<'a>> {
         loop {
-            self.at += plain_bytes(&self.bytes[self.at..]);
             match self.bytes.get(self.at) {
                 Some(b'"') => {
                     self.at += 1;
-                    return Ok(Text { raw: &self.bytes[from..self.at - 1], from, escaped });
+                    return Ok(Text { raw: &self.bytes[from..self.at - 1], from, escaped: true });
                 }
-                Some(b'\\') => {
-                    escaped = true;
-                    self.escape()?;
-                }
+                Some(b'\\') => self.escape()?,
                 Some(_) => return self.fail("a control character in a string is not escaped"),
                 None => return self.fail("a string is not closed"),
             }
+            self.at += before_special(&self.bytes[self.at..]);
         }
     }
 
@@ -374,10 +411,13 @@ impl<'a> Scanner<'a> {
 
     /// Pass over one whole value (after a key, or an element).
     pub fn skip_value(&mut self) -> Scanned<()> {
-        let base = self.depth;
+        if self.text()?.is_some() {
+            return Ok(());
+        }
+        let base = self.depth();
         loop {
             self.token()?;
-            if self.depth <= base && matches!(self.expect, Expect::CommaOrEnd | Expect::End) {
+            if self.depth() <= base && matches!(self.expect, Expect::CommaOrEnd | Expect::End) {
                 return Ok(());
             }
         }
@@ -385,27 +425,9 @@ impl<'a> Scanner<'a> {
 
     /// Pass over what is left of the containers down to `depth`.
     pub fn leave(&mut self, depth: usize) -> Scanned<()> {
-        while self.depth > depth {
+        while self.depth() > depth {
             self.token()?;
         }
         Ok(())
     }
-}
-
-/// How many bytes at the front belong into a string as they are: no quote, backslash or control.
-fn plain_bytes(bytes: &[u8]) -> usize {
-    let special = |byte: u8| (byte < 0x20) | (byte == b'"') | (byte == b'\\');
-    const NEAR: usize = 16;
-    let near = &bytes[..bytes.len().min(NEAR)];
-    if let Some(at) = near.iter().position(|byte| special(*byte)) {
-        return at;
-    }
-    let mut at = near.len();
-    for block in bytes[at..].chunks_exact(32) {
-        if block.iter().fold(false, |any, byte| any | special(*byte)) {
-            break;
-        }
-        at += 32;
-    }
-    at + bytes[at..].iter().position(|byte| special(*byte)).unwrap_or(bytes.len() - at)
 }

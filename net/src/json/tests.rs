@@ -168,6 +168,35 @@ fn a_body_that_cannot_be_governed_is_refused_with_its_reason() {
 }
 
 #[test]
+fn every_governed_name_is_known_in_any_spelling() {
+    for name in [
+        "model",
+        "stream",
+        "n",
+        "stream_options",
+        "max_completion_tokens",
+        "max_tokens",
+        "max_output_tokens",
+        "n_predict",
+        "num_predict",
+    ] {
+        let (first, rest) = name.split_at(1);
+        let capital = first.to_ascii_uppercase() + rest;
+        for key in
+            [capital.clone(), name.to_ascii_uppercase(), format!("\\u{:04X}{rest}", capital.as_bytes()[0])]
+        {
+            for body in [format!("{{\"{key}\":1}}"), format!("{{\"\u{e9}\":1,\"{key}\":1}}")] {
+                assert_eq!(facts(&body), Err(BodyError::Misspelt(name)), "{body}");
+            }
+        }
+        for key in [format!("{name}_"), format!("_{name}"), rest.to_owned(), name.replace(first, "\u{e9}")] {
+            let body = format!("{{\"{key}\":[],\"model\":\"m\"}}");
+            assert!(facts(&body).is_ok(), "{body}");
+        }
+    }
+}
+
+#[test]
 fn what_is_ambiguous_further_down_is_the_backends_own_affair() {
     for body in [
         "{\"model\":\"m\",\"metadata\":{\"model\":\"a\",\"model\":\"b\",\"n\":1,\"n\":2,\"Model\":3}}",
@@ -428,10 +457,10 @@ impl Sink for Seen {
     }
 }
 
-static LEAF: Watch = Watch { slot: Some(1), members: &[], elements: None };
-static INNER: Watch = Watch { slot: Some(2), members: &[("n", &LEAF), ("t", &LEAF)], elements: None };
-static LIST: Watch = Watch { slot: Some(3), members: &[], elements: Some(&INNER) };
-static ROOT: Watch = Watch { slot: None, members: &[("a", &INNER), ("l", &LIST)], elements: None };
+static LEAF: Watch = Watch::new(Some(1), &[], None);
+static INNER: Watch = Watch::new(Some(2), &[("n", &LEAF), ("t", &LEAF)], None);
+static LIST: Watch = Watch::new(Some(3), &[], Some(&INNER));
+static ROOT: Watch = Watch::new(None, &[("a", &INNER), ("l", &LIST)], None);
 
 #[test]
 fn a_capture_reports_the_same_in_any_pieces() {
@@ -470,6 +499,24 @@ fn a_capture_reports_the_same_in_any_pieces() {
 }
 
 #[test]
+fn a_capture_finds_its_way_out_of_the_deepest_containers() {
+    for depth in [1, 7, 8, 9, 63, 64, 65, 127, 128, 129, 500, MAX_JSON_DEPTH - 1] {
+        let opening: String =
+            (0..depth).map(|level: usize| if level.is_multiple_of(3) { "{\"a\":" } else { "[" }).collect();
+        let closing: String =
+            (0..depth).rev().map(|level: usize| if level.is_multiple_of(3) { '}' } else { ']' }).collect();
+        let document = format!("{{\"x\":{opening}1{closing},\"a\":{{\"n\":7}}}}");
+        for step in [1, 3, document.len()] {
+            let (mut capture, mut seen) = (Capture::new(&ROOT), Seen::default());
+            for piece in document.as_bytes().chunks(step) {
+                capture.feed(piece, &mut seen);
+            }
+            assert_eq!(seen.found, [(2, "{".to_owned()), (1, "7".to_owned())], "{depth} in pieces of {step}");
+        }
+    }
+}
+
+#[test]
 fn a_capture_survives_hostile_documents() {
     let deep = "[".repeat(5000);
     let digits = format!("{{\"a\":{{\"n\":{}}}}}", "9".repeat(5000));
@@ -484,16 +531,21 @@ fn a_capture_survives_hostile_documents() {
 }
 
 fn json() -> impl Strategy<Value = serde_json::Value> {
+    json_with("(content|text|[a-z\"\u{e9}]{0,4})")
+}
+
+/// Documents with names of that pattern.
+fn json_with(names: &'static str) -> impl Strategy<Value = serde_json::Value> {
     let leaf = prop_oneof![
         Just(serde_json::Value::Null),
         any::<bool>().prop_map(Into::into),
         any::<i64>().prop_map(Into::into),
         "[ -~\u{e9}\u{1f600}\n\"\\\\]{0,40}".prop_map(Into::into),
     ];
-    leaf.prop_recursive(6, 64, 6, |inner| {
+    leaf.prop_recursive(6, 64, 6, move |inner| {
         prop_oneof![
             proptest::collection::vec(inner.clone(), 0..6).prop_map(Into::into),
-            proptest::collection::vec(("(content|text|[a-z\"\u{e9}]{0,4})", inner), 0..6)
+            proptest::collection::vec((names, inner), 0..6)
                 .prop_map(|members| serde_json::Value::Object(members.into_iter().collect())),
         ]
     })
@@ -514,7 +566,70 @@ fn naive_prompt(value: &serde_json::Value, in_array: bool) -> u64 {
     }
 }
 
+/// What a watch with that slot should report of a value itself.
+fn naive_value(value: &serde_json::Value, slot: u8, seen: &mut Seen) {
+    match value {
+        serde_json::Value::Number(number) => seen.number(slot, number.to_string().as_bytes()),
+        serde_json::Value::String(text) => seen.text(slot, text.len() as u64),
+        serde_json::Value::Object(_) => seen.object(slot),
+        serde_json::Value::Array(items) if items.is_empty() => seen.empty_array(slot),
+        _ => {}
+    }
+}
+
+/// What INNER should report, on a tree.
+fn naive_inner(value: &serde_json::Value, seen: &mut Seen) {
+    naive_value(value, 2, seen);
+    for (name, value) in value.as_object().into_iter().flatten() {
+        if matches!(name.as_str(), "n" | "t") {
+            naive_value(value, 1, seen);
+        }
+    }
+}
+
+/// What ROOT should report, on a tree.
+fn naive_root(document: &serde_json::Value) -> Seen {
+    let mut seen = Seen::default();
+    for (name, value) in document.as_object().into_iter().flatten() {
+        if name == "a" {
+            naive_inner(value, &mut seen);
+        } else if name == "l" {
+            naive_value(value, 3, &mut seen);
+            value.as_array().into_iter().flatten().for_each(|item| naive_inner(item, &mut seen));
+        }
+    }
+    seen
+}
+
+fn captured<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Seen {
+    let (mut capture, mut seen) = (Capture::new(&ROOT), Seen::default());
+    pieces.into_iter().for_each(|piece| capture.feed(piece, &mut seen));
+    seen
+}
+
 proptest! {
+    /// The marks between names and values are read together where they are together, and one by one where a piece ends.
+    #[test]
+    fn a_capture_agrees_with_a_tree_walk_and_with_itself_in_pieces(
+        document in json_with("(a|l|n|t|[a-z\"\\\\]{0,40})"),
+        is_pretty: bool,
+        cut in any::<prop::sample::Index>(),
+        byte in prop_oneof![proptest::sample::select(&b"\"\\{}[],:0-e \n"[..]), any::<u8>()],
+    ) {
+        let mut text = if is_pretty { format!("{document:#}") } else { document.to_string() }.into_bytes();
+        prop_assert_eq!(captured([&text[..]]), naive_root(&document));
+        for _ in 0..2 {
+            let whole = captured([&text[..]]);
+            for step in [1, 2, 3, 7, 16] {
+                prop_assert_eq!(&captured(text.chunks(step)), &whole, "in pieces of {}: {}", step, text.escape_ascii());
+            }
+            let at = cut.index(text.len());
+            let (one, other) = text.split_at(at);
+            prop_assert_eq!(&captured([one, other]), &whole, "cut at {}: {}", at, text.escape_ascii());
+            text[at] = byte; // once more, with one byte changed
+        }
+    }
+
     #[test]
     fn the_scanner_agrees_with_a_tree_parser(document in json(), cut in any::<prop::sample::Index>(), byte: u8) {
         let text = document.to_string();

@@ -74,15 +74,15 @@ pub(super) fn of(dialect: Dialect) -> &'static Watch {
 }
 
 const fn leaf(slot: u8) -> Watch {
-    Watch { slot: Some(slot), members: &[], elements: None }
+    Watch::new(Some(slot), &[], None)
 }
 
 const fn object(members: &'static [(&'static str, &'static Watch)]) -> Watch {
-    Watch { slot: None, members, elements: None }
+    Watch::new(None, members, None)
 }
 
 const fn array(elements: &'static Watch) -> Watch {
-    Watch { slot: None, members: &[], elements: Some(elements) }
+    Watch::new(None, &[], Some(elements))
 }
 
 static INPUT_LEAF: Watch = leaf(INPUT);
@@ -134,13 +134,11 @@ const fn usage_members(output: &'static Watch) -> [(&'static str, &'static Watch
     ]
 }
 
-static USAGE_OBJECT: Watch =
-    Watch { slot: Some(USAGE), members: &usage_members(&OUTPUT_LEAF), elements: None };
+static USAGE_OBJECT: Watch = Watch::new(Some(USAGE), &usage_members(&OUTPUT_LEAF), None);
 
 static OUTPUT_AT_START_LEAF: Watch = leaf(OUTPUT_AT_START);
 
-static USAGE_AT_START: Watch =
-    Watch { slot: Some(USAGE), members: &usage_members(&OUTPUT_AT_START_LEAF), elements: None };
+static USAGE_AT_START: Watch = Watch::new(Some(USAGE), &usage_members(&OUTPUT_AT_START_LEAF), None);
 
 static MESSAGE: Watch = object(&[
     ("content", &TEXT_LEAF),
@@ -156,11 +154,11 @@ static OPENAI: Watch = object(&[
     ("usage", &USAGE_OBJECT),
     (
         "choices",
-        &Watch {
-            slot: Some(CHOICES),
-            members: &[],
-            elements: Some(&object(&[("delta", &MESSAGE), ("message", &MESSAGE), ("text", &TEXT_LEAF)])),
-        },
+        &Watch::new(
+            Some(CHOICES),
+            &[],
+            Some(&object(&[("delta", &MESSAGE), ("message", &MESSAGE), ("text", &TEXT_LEAF)])),
+        ),
     ),
     (
         "timings",
@@ -174,14 +172,7 @@ static OPENAI: Watch = object(&[
     ("tokens_predicted", &leaf(NATIVE_OUTPUT)),
     ("content", &TEXT_LEAF),
     ("delta", &TEXT_LEAF),
-    (
-        "data",
-        &array(&Watch {
-            slot: Some(VECTORS),
-            members: &[("b64_json", &IMAGE_LEAF), ("url", &IMAGE_LEAF)],
-            elements: None,
-        }),
-    ),
+    ("data", &array(&Watch::new(Some(VECTORS), &[("b64_json", &IMAGE_LEAF), ("url", &IMAGE_LEAF)], None))),
     ("b64_json", &IMAGE_LEAF),
     ("error", &ERROR_LEAF),
 ]);
