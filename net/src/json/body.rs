@@ -187,7 +187,7 @@ pub fn read_body(bytes: &[u8], endpoint: Endpoint) -> Result<BodyFacts, BodyErro
     while let Some(key) = reader.scanner.member()? {
         reader.member(&key)?;
     }
-    reader.scanner.token()?; // nothing follows
+    reader.scanner.end()?;
     if reader.seen & 1 == 0 {
         return Err(BodyError::NoModel);
     }

@@ -377,7 +377,11 @@ fn next_mark(rest: &mut &[u8]) -> Option<u8> {
 /// How many bytes at the front are part of it.
 #[inline(always)]
 fn run(bytes: &[u8], is_part: impl Fn(u8) -> bool) -> usize {
-    bytes.iter().position(|byte| !is_part(*byte)).unwrap_or(bytes.len())
+    let mut run = 0;
+    while run < bytes.len() && is_part(bytes[run]) {
+        run += 1;
+    }
+    run
 }
 
 /// A decoded escape.

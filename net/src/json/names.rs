@@ -46,6 +46,7 @@ impl Names {
     }
 
     /// The index of the only name that `name` can be, in whatever case: whether it is that one is to be compared.
+    #[inline(always)]
     pub fn candidate(&self, name: &[u8]) -> Option<usize> {
         if name.is_empty() {
             return None;
@@ -54,17 +55,18 @@ impl Names {
         (index != Names::NOBODY).then_some(index as usize)
     }
 
+    #[inline(always)]
     const fn place(name: &[u8], factor: u32) -> usize {
-        const CASE: u8 = 0x20;
+        const CASES: u32 = 0x20 << 8 | 0x20 << 16;
         // Names of one length that begin alike mostly differ a little before the middle.
-        let (first, middle) = (name[0] | CASE, name[name.len() * 7 / 16] | CASE);
-        let traits = name.len() as u32 ^ (first as u32) << 8 ^ (middle as u32) << 16;
+        let (first, middle) = (name[0] as u32, name[name.len() * 7 / 16] as u32);
+        let traits = (first << 8 | middle << 16 | CASES) ^ name.len() as u32;
         (traits.wrapping_mul(factor) >> 27) as usize
     }
 }
 
 /// Whether both are the same. Most names are at most two words, which need no call.
-#[inline]
+#[inline(always)]
 pub fn same(one: &[u8], other: &[u8]) -> bool {
     match (one.len(), one.len() == other.len()) {
         (_, false) => false,
@@ -74,6 +76,7 @@ pub fn same(one: &[u8], other: &[u8]) -> bool {
     }
 }
 
+#[inline(always)]
 fn ends<const N: usize>(name: &[u8]) -> (Option<&[u8; N]>, Option<&[u8; N]>) {
     (name.first_chunk(), name.last_chunk())
 }

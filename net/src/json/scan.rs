@@ -9,7 +9,7 @@
 //! is not asked again.
 
 use super::nesting::Nesting;
-use super::plain::before_special;
+use super::plain::{before_special, is_ascii};
 use std::borrow::Cow;
 use std::ops::Range;
 
@@ -179,7 +179,7 @@ impl<'a> Scanner<'a> {
     /// A scanner over a whole document, which must be UTF-8 (checked here, once, for all of it).
     #[inline]
     pub fn new(bytes: &'a [u8]) -> Scanned<Scanner<'a>> {
-        let ascii = bytes.is_ascii(); // most bodies are, which is told sooner
+        let ascii = is_ascii(bytes); // most bodies are, which is told sooner
         if !ascii && let Err(error) = std::str::from_utf8(bytes) {
             return Err(ScanError { offset: error.valid_up_to(), reason: "the body is not UTF-8" });
         }
@@ -272,10 +272,23 @@ impl<'a> Scanner<'a> {
         }
         match (self.expect, byte) {
             (Expect::Key | Expect::KeyOrObjectEnd, Some(b'"')) => self.key().map(Some),
+            (Expect::CommaOrEnd | Expect::KeyOrObjectEnd, Some(b'}')) if self.nesting.in_object() => {
+                self.close(Token::ObjectEnd);
+                Ok(None)
+            }
             _ => match self.token()? {
                 Token::Key(key) => Ok(Some(key)),
                 _ => Ok(None),
             },
+        }
+    }
+
+    /// Nothing but blanks follows the value that the document is.
+    #[inline(always)]
+    pub fn end(&mut self) -> Scanned<()> {
+        match (self.expect, self.skip_blanks()) {
+            (Expect::End, None) => Ok(()),
+            _ => self.token().map(|_| ()),
         }
     }
 
@@ -322,6 +335,7 @@ impl<'a> Scanner<'a> {
         Ok(token)
     }
 
+    #[inline(always)]
     fn close(&mut self, token: Token<'a>) -> Token<'a> {
         self.at += 1;
         self.nesting.close();

@@ -54,7 +54,7 @@ impl Watch {
     }
 
     /// The node of the member of that name.
-    #[inline]
+    #[inline(always)]
     pub(super) fn member(&self, name: &[u8]) -> &'static Watch {
         match self.names.candidate(name).and_then(|index| self.members.get(index)) {
             Some((known, watch)) if same(known.as_bytes(), name) => watch,

@@ -16,7 +16,9 @@ use engine::{Tokens, Usage};
 /// Fields as reported, and what is needed to estimate without a report.
 #[derive(Clone, Default, Debug)]
 pub struct Report {
-    numbers: [Option<u64>; NUMBERS],
+    numbers: [u64; NUMBERS],
+    /// Bit i: `numbers[i]` was reported.
+    given: u32,
     /// Bytes of generated text seen.
     pub(super) text_bytes: u64,
     /// The response holds vectors or images: they are no generated text.
@@ -36,9 +38,11 @@ pub struct Report {
     listed: bool,
 }
 
+const _: () = assert!(NUMBERS <= u32::BITS as usize);
+
 impl Report {
     fn get(&self, slot: u8) -> Option<u64> {
-        self.numbers[usize::from(slot)]
+        (self.given >> slot & 1 == 1).then(|| self.numbers[usize::from(slot)])
     }
 
     fn tokens(&self, slot: u8) -> Tokens {
@@ -126,11 +130,10 @@ impl Sink for Report {
         }
         let Some(field) = self.numbers.get_mut(usize::from(slot)) else { return };
         let shift = if slot == SECONDS { 3 } else { 0 };
-        match whole(text, shift) {
-            Some((value, true)) => *field = Some(value),
-            Some((value, false)) => *field = (*field).max(Some(value)),
-            None => {}
-        }
+        let Some((value, exact)) = whole(text, shift) else { return };
+        // What was not reported is zero.
+        *field = if exact { value } else { value.max(*field) };
+        self.given |= 1 << slot;
     }
 
     #[inline(never)]

@@ -181,10 +181,12 @@ impl Tap {
     /// the client sees the usage event that this gateway asked for. The gateway asks backends for `identity`, so only
     /// one that does not listen brings that about.
     pub fn of_coded(dialect: Dialect, kind: BodyKind, coding: Coding, withhold: bool) -> Tap {
-        match (coding, Unpacker::of(coding)) {
-            (Coding::Identity, _) => Tap::new(dialect, kind, withhold),
-            (_, None) => Tap::new(dialect, BodyKind::Opaque, false),
-            (_, Some(unpacker)) => Tap { packed: Some(Box::new(unpacker)), ..Tap::new(dialect, kind, false) },
+        if coding == Coding::Identity {
+            return Tap::new(dialect, kind, withhold);
+        }
+        match Unpacker::of(coding) {
+            None => Tap::new(dialect, BodyKind::Opaque, false),
+            Some(unpacker) => Tap { packed: Some(Box::new(unpacker)), ..Tap::new(dialect, kind, false) },
         }
     }
 
