@@ -178,8 +178,13 @@ impl KeyRing {
     /// The key of that id, expired or not.
     #[must_use]
     pub fn find(&self, kid: &str) -> Option<&Arc<Key>> {
-        let kid = Kid::parse(kid)?;
-        self.shards[kid.shard()].get(&kid)
+        self.get(&Kid::parse(kid)?)
+    }
+
+    /// The key of that id, expired or not.
+    #[must_use]
+    pub fn get(&self, kid: &Kid) -> Option<&Arc<Key>> {
+        self.shards[kid.shard()].get(kid)
     }
 
     /// The ring with this key added, or put in place of the one with its id.

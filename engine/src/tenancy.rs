@@ -178,7 +178,11 @@ impl fmt::Display for Level {
 
 /// The nodes one request is counted through, deepest first, ending at `__global`. Cheap to clone.
 #[derive(Clone, Eq, PartialEq, Hash, Debug)]
-pub struct Chain(Arc<[NodeId]>);
+pub struct Chain {
+    nodes: Arc<[NodeId]>,
+    /// Whether the first of several nodes is a key.
+    begins_with_key: bool,
+}
 
 impl Chain {
     /// The chain of a key: its leaf, the cumulative prefixes of its owner, `__global`.
@@ -197,7 +201,7 @@ impl Chain {
     /// The chain of traffic without a key: `__global` alone.
     #[must_use]
     pub fn anonymous() -> Chain {
-        static ANONYMOUS: LazyLock<Chain> = LazyLock::new(|| Chain(Arc::new([NodeId::global()])));
+        static ANONYMOUS: LazyLock<Chain> = LazyLock::new(|| Chain::of_node(&NodeId::global()));
         ANONYMOUS.clone()
     }
 
@@ -207,13 +211,20 @@ impl Chain {
             next = node.parent();
             nodes.push(node);
         }
-        Chain(nodes.into())
+        let begins_with_key = nodes.len() > 1 && nodes[0].level() == Some(Level::Key);
+        Chain { nodes: nodes.into(), begins_with_key }
     }
 
     /// Its nodes, deepest first.
     #[must_use]
     pub fn nodes(&self) -> &[NodeId] {
-        &self.0
+        &self.nodes
+    }
+
+    /// Whether the first node is a key, with others above it.
+    #[must_use]
+    pub fn begins_with_key(&self) -> bool {
+        self.begins_with_key
     }
 }
 

@@ -1,8 +1,9 @@
 //! The two clocks, read together and passed down.
 //!
-//! Gate 1 counts a request at the instant it is judged, so the clock is read once for each request and not once
+//! Gate 1 counts a request at the instant at which its head was read, so the clock is read for each request and not once
 //! for each turn of the loop: a reading older than the request's own arrival would let one period hold an
-//! admission that belongs to the next.
+//! admission that belongs to the next. Nothing is waited for between that reading and the verdict; a step that may have
+//! waited reads the clock anew.
 //!
 //! **The wall clock is disciplined by the monotonic one** (SPEC §4.10). What is handed out is the monotonic clock plus an
 //! offset. The offset follows the system's wall clock while that is slewed, and a suspended machine's sleep; it does not
@@ -11,7 +12,6 @@
 //! back.
 
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::Instant;
 
 use engine::{Monotonic, Now, Span};
 use jiff::Timestamp;
@@ -23,7 +23,8 @@ use crate::rt;
 /// The process' own start and the wall clock beside it, shared by all cores so that their readings compare.
 #[derive(Debug)]
 pub struct Clock {
-    start: Instant,
+    /// What the system's monotonic clock showed then.
+    start: u64,
     /// Nanoseconds from the monotonic clock to the wall clock in force.
     offset: AtomicI64,
     /// Nanoseconds that the machine slept, when the offset was last looked after.
@@ -36,7 +37,7 @@ impl Clock {
     /// A clock whose monotonic zero is now.
     pub fn start() -> Clock {
         Clock {
-            start: Instant::now(),
+            start: rt::monotonic_nanoseconds(),
             offset: AtomicI64::new(system_wall()),
             slept: AtomicI64::new(rt::nanoseconds_asleep()),
             reported: AtomicI64::new(0),
@@ -47,12 +48,14 @@ impl Clock {
     pub fn now(&self) -> Now {
         let monotonic = self.monotonic();
         let wall = self.offset.load(Ordering::Relaxed).saturating_add_unsigned(monotonic.0);
-        Now { monotonic, wall: Timestamp::from_nanosecond(wall.into()).unwrap_or(Timestamp::MAX) }
+        let (second, nanosecond) = (wall.div_euclid(1_000_000_000), wall.rem_euclid(1_000_000_000));
+        let wall = Timestamp::new(second, nanosecond as i32).unwrap_or(Timestamp::MAX);
+        Now { monotonic, wall }
     }
 
     /// The monotonic clock alone.
     pub fn monotonic(&self) -> Monotonic {
-        Monotonic(self.start.elapsed().as_nanos() as u64)
+        Monotonic(rt::monotonic_nanoseconds().saturating_sub(self.start))
     }
 
     /// The wall clock, as nanoseconds since 1970, at the monotonic clock's zero.

@@ -8,6 +8,7 @@ use crate::http1::{
     BodyFraming, ChunkStep, ChunkedDecoder, HeadBounds, HeadError, HeadProgress, HeadSearch, RequestHead,
     ResponseHead,
 };
+use crate::identity::Proof;
 use crate::rt::{self, Stream};
 use crate::snapshot::HttpBounds;
 
@@ -63,6 +64,8 @@ pub struct Client {
     pub answer: ResponseHead,
     /// The answer under way; empty between two of them.
     pub out: Vec<u8>,
+    /// What the credential of the last request proved.
+    pub proof: Proof,
     input: Vec<u8>,
     search: HeadSearch,
 }
@@ -75,6 +78,7 @@ impl Client {
             head: RequestHead::default(),
             answer: ResponseHead::default(),
             out: Vec::new(),
+            proof: Proof::default(),
             input: Vec::new(),
             search: HeadSearch::default(),
         }

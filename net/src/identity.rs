@@ -4,14 +4,15 @@
 //! 32 and more random characters needs no slow hash and nobody who reads the store can present it. The
 //! comparison takes the same time whether the key is unknown or the secret wrong.
 //!
-//! Nothing here keeps, prints or returns a credential beyond the borrow of the head.
+//! A connection remembers the credential that it proved last ([`Proof`]): the next request with the same one is not hashed
+//! again. Nothing here prints or returns a credential.
 
 use crate::http1::{RequestHead, Role};
+use constant_time_eq::{constant_time_eq, constant_time_eq_n};
 use engine::{Key, KeyRing};
 use jiff::Timestamp;
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
-use subtle::ConstantTimeEq;
 
 /// What stands in front of every virtual key.
 const PREFIX: &str = "tt_";
@@ -27,7 +28,7 @@ pub enum Credential<'a> {
     Absent,
     /// Two headers carry different ones: a 400.
     Conflicting,
-    /// One, perhaps said more than once. It may be anything; only [`verify`] knows.
+    /// One, perhaps said more than once. It may be anything; only [`Proof::verify`] knows.
     Presented(&'a [u8]),
 }
 
@@ -83,12 +84,40 @@ pub fn kid_of(credential: &[u8]) -> Option<&str> {
     (secret.len() >= SECRET_BYTES && secret.bytes().all(|byte| byte.is_ascii_graphic())).then_some(kid)
 }
 
-/// The key that a credential proves; None when it is malformed, unknown, revoked, wrong or expired.
-pub fn verify(ring: &KeyRing, presented: &[u8], now: Timestamp) -> Option<Arc<Key>> {
-    let key = kid_of(presented).and_then(|kid| ring.find(kid));
-    let stored = key.map_or([0; 32], |key| key.secret_hash);
-    let proven = bool::from(hash_secret(presented).ct_eq(&stored));
-    key.filter(|key| proven && !key.is_expired(now)).cloned()
+/// What the last credential of a connection proved.
+///
+/// Invariant: the SHA-256 of `credential` is the hash stored in `key`, and a key's hash never changes: a key that is rotated
+/// or minted anew is another `Arc`.
+#[derive(Default)]
+pub struct Proof {
+    credential: Vec<u8>,
+    key: Option<Arc<Key>>,
+}
+
+impl Proof {
+    /// The key that a credential proves; None when it is malformed, unknown, revoked, wrong or expired.
+    pub fn verify(&mut self, ring: &KeyRing, presented: &[u8], now: Timestamp) -> Option<Arc<Key>> {
+        if !self.stands(ring, presented) {
+            self.key = None;
+            let key = kid_of(presented).and_then(|kid| ring.find(kid));
+            let stored = key.map_or([0; 32], |key| key.secret_hash);
+            let proven = constant_time_eq_n(&hash_secret(presented), &stored);
+            self.key = key.filter(|_| proven).cloned();
+            self.credential.clear();
+            if self.key.is_some() {
+                self.credential.extend_from_slice(presented);
+            }
+        }
+        self.key.as_ref().filter(|key| !key.is_expired(now)).cloned()
+    }
+
+    /// Whether `presented` is the credential that was proved, of a key that is in force still.
+    fn stands(&self, ring: &KeyRing, presented: &[u8]) -> bool {
+        self.key.as_ref().is_some_and(|known| {
+            constant_time_eq(&self.credential, presented)
+                && ring.get(&known.kid).is_some_and(|key| Arc::ptr_eq(key, known))
+        })
+    }
 }
 
 #[cfg(test)]
@@ -164,10 +193,60 @@ mod tests {
             ("tt_vk_FEKZdMs2UQRi_", 0, false),
             ("tt_vk_FEKZdMs2UQR\u{e9}_0123456789abcdef0123456789abcdef", 0, false),
         ] {
-            let found = verify(&ring, presented.as_bytes(), at(seconds));
-            assert_eq!(found.is_some(), proves, "{presented} at {seconds}");
+            let mut before = Proof::default();
+            assert!(before.verify(&ring, KEY.as_bytes(), at(0)).is_some());
+            for (mut proof, what) in [(Proof::default(), "first"), (before, "after the right one")] {
+                for _ in 0..2 {
+                    let found = proof.verify(&ring, presented.as_bytes(), at(seconds));
+                    assert_eq!(found.is_some(), proves, "{presented} at {seconds}, {what}");
+                }
+                assert!(proof.verify(&ring, KEY.as_bytes(), at(0)).is_some(), "after {presented}");
+            }
         }
-        assert!(verify(&ring.without(&kid), KEY.as_bytes(), at(0)).is_none(), "revoked");
         assert_eq!(format!("{:?}", Credential::Presented(KEY.as_bytes())), "Presented(..)");
+    }
+
+    /// Against what a connection without a memory finds, over rings in which two keys come, go, expire and change.
+    #[test]
+    fn what_was_proved_before_changes_no_verdict() {
+        const OTHER: &str = "tt_vk_AAAAAAAAAAAA_0123456789abcdef0123456789abcdef";
+        let owner = NodeId::new("org:acme");
+        let key = |credential: &str, expires: Option<i64>| {
+            let kid = Kid::parse(kid_of(credential.as_bytes()).expect("a kid")).expect("a kid");
+            Key {
+                kid,
+                chain: Chain::of_key(&owner, kid.as_str()),
+                owner: owner.clone(),
+                scopes: Scopes::default(),
+                secret_hash: hash_secret(credential.as_bytes()),
+                expires_at: expires.map(|second| Timestamp::from_second(second).unwrap()),
+            }
+        };
+        let rotated = KEY.replace("0123", "9876");
+        let presented = [KEY, OTHER, &rotated, "tt_vk_FEKZdMs2UQRi_x"];
+        let mut seed = 0x9E37_79B9_7F4A_7C15u64;
+        let mut random = |below: u64| {
+            seed ^= seed << 13;
+            seed ^= seed >> 7;
+            seed ^= seed << 17;
+            seed % below
+        };
+        let (mut ring, mut proof, mut verdicts) = (KeyRing::default(), Proof::default(), [0, 0]);
+        for _ in 0..20_000 {
+            match random(8) {
+                0 => ring = ring.with(key(KEY, None)),
+                1 => ring = ring.with(key(&rotated, None)),
+                2 => ring = ring.with(key(OTHER, Some(50))),
+                3 => ring = ring.without(&key([KEY, OTHER][random(2) as usize], None).kid),
+                _ => {}
+            }
+            let credential = presented[random(4) as usize].as_bytes();
+            let at = Timestamp::from_second(random(100) as i64).unwrap();
+            let found = proof.verify(&ring, credential, at).map(|key| key.secret_hash);
+            let wanted = Proof::default().verify(&ring, credential, at).map(|key| key.secret_hash);
+            assert_eq!(found, wanted, "{credential:?} at {at}");
+            verdicts[usize::from(found.is_some())] += 1;
+        }
+        assert!(verdicts.iter().all(|count| *count > 1000), "{verdicts:?}");
     }
 }

@@ -21,7 +21,7 @@ use engine::Dims;
 use engine::Gate;
 use engine::cells::{CellTable, GateOnePlan};
 use engine::gates::GateTwoPlan;
-use engine::{Chain, Key, Level, ModelPrice, NodeId, ProviderId, Route};
+use engine::{Chain, Key, ModelPrice, NodeId, ProviderId, Route};
 
 use crate::bounds::{FREED_PLANS, KEPT_PLANS};
 use crate::snapshot::Snapshot;
@@ -112,10 +112,8 @@ impl Armed {
 
     /// The node that decides what a chain selects: the key's leaf only where keys are nodes of the tree.
     fn place<'a>(&self, chain: &'a Chain) -> &'a NodeId {
-        let nodes = chain.nodes();
-        let leaf_counts = self.snapshot.ruleset.key_nodes();
-        let skip = nodes.len() > 1 && nodes[0].level() == Some(Level::Key) && !leaf_counts;
-        &nodes[usize::from(skip)]
+        let skip = chain.begins_with_key() && !self.snapshot.ruleset.key_nodes();
+        &chain.nodes()[usize::from(skip)]
     }
 }
 

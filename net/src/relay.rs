@@ -8,9 +8,12 @@
 
 use std::time::{Duration, Instant};
 
+use engine::Now;
+
 use crate::bounds::{CLIENT_WATCH_TICK, EXCHANGE_BOUND, ONE_WRITE, READ_ROOM};
 use crate::charge::{Charge, Ending};
 use crate::connection::Client;
+use crate::core::Core;
 use crate::http1::write::ClientFraming;
 use crate::http1::{ChunkStep, ChunkedDecoder, ResponseBody};
 use crate::rt::{Waited, Watch, watched};
@@ -53,6 +56,10 @@ pub struct Relay<'a> {
     pub http: HttpBounds,
     /// What a tap that withholds lets pass. Empty at the start.
     pub passed: Vec<u8>,
+    /// Where it is relayed.
+    pub core: &'a Core,
+    /// The present, for as long as nothing has been waited for since.
+    pub fresh: Option<Now>,
 }
 
 /// What one pass over the bytes at hand found.
@@ -120,11 +127,13 @@ impl Relay<'_> {
                 Pass::More if in_one_write => {}
                 Pass::More => {
                     nothing_sent &= self.client.out.is_empty();
+                    self.fresh = None;
                     if !self.client.send(&self.http).await {
                         return self.client_gone();
                     }
                 }
             }
+            self.fresh = None;
             let times = times.get_or_insert_with(Times::begin);
             if times.looked.elapsed() >= CLIENT_WATCH_TICK {
                 times.looked = Instant::now();
@@ -189,7 +198,7 @@ impl Relay<'_> {
         }
         let reusable = self.upstream.buffer.is_empty() && !matches!(body, ResponseBody::UntilClose);
         let ending = self.ending(true);
-        self.charge.end(ending);
+        self.charge.end(ending, self.now());
         self.upstream.place = None;
         match self.client.send(&self.http).await {
             true => Relayed::Complete { reusable },
@@ -218,7 +227,11 @@ impl Relay<'_> {
     fn close(&mut self) {
         self.tap.finish(&mut self.passed);
         let ending = self.ending(false);
-        self.charge.end(ending);
+        self.charge.end(ending, self.now());
+    }
+
+    fn now(&self) -> Now {
+        self.fresh.unwrap_or_else(|| self.core.now())
     }
 
     /// `whole`: the body came to its end, so that what it reported is its last word.

@@ -8,10 +8,10 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use constant_time_eq::constant_time_eq_n;
 use engine::NodeId;
 use jiff::Timestamp;
 use sha2::{Digest, Sha256};
-use subtle::ConstantTimeEq;
 
 use super::error::ApiError;
 use super::{App, PREFIX, work};
@@ -30,7 +30,7 @@ impl RootToken {
 
     fn allows(&self, presented: &str) -> bool {
         let presented: [u8; 32] = Sha256::digest(presented.as_bytes()).into();
-        self.0.ct_eq(&presented).into()
+        constant_time_eq_n(&self.0, &presented)
     }
 }
 
@@ -162,8 +162,10 @@ fn delegate(store: &Store, presented: &Secret) -> Result<Option<Caller>, ApiErro
         return Ok(None);
     };
     let Some(row) = store.key(kid)? else { return Ok(None) };
-    let right: bool = keys::hash_credential(text).ct_eq(&row.secret_hash).into();
-    if !right || !row.admin || keys::state(&row, Timestamp::now()) != "active" {
+    if !constant_time_eq_n(&keys::hash_credential(text), &row.secret_hash)
+        || !row.admin
+        || keys::state(&row, Timestamp::now()) != "active"
+    {
         return Ok(None);
     }
     Ok(Some(Caller::Delegate { kid: row.kid, node: NodeId::new(&row.owner), expires_at: row.expires_at }))

@@ -28,7 +28,7 @@ impl Core {
             return GateTwoVerdict::Admitted(reservation);
         }
         let plan = reservation.plan().clone();
-        self.tell(reservation.void());
+        self.tell(reservation.void(), self.now());
         let readings = self.read(&plan).await;
         let tripped = closed.into_iter().map(|(place, instance)| {
             let Reading { observed, held, resets_at, .. } = readings[place];

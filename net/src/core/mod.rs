@@ -7,7 +7,7 @@ mod covered;
 mod upkeep;
 
 use std::cell::{Cell, RefCell};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::future::poll_fn;
 use std::os::fd::RawFd;
 use std::rc::Rc;
@@ -25,7 +25,7 @@ use engine::cells::CellTable;
 use engine::gates::{Answer, Ask, Conjunction, Estimate, GateTwoPlan, Reservation, ReservationId, Step};
 use engine::shard::{CounterMark, Shard};
 use engine::verdict::{Reading, Refusal};
-use engine::{Monotonic, Now, Report, Span, UsageSum};
+use engine::{Now, Report, Span, UsageSum};
 
 use crate::bounds::{EXCHANGE_BOUND, HOLD_MARGIN};
 use crate::clock::Clock;
@@ -99,7 +99,8 @@ pub struct Core {
     armed: RefCell<Rc<Armed>>,
     /// Who waits for news of the journal.
     for_journal: RefCell<Vec<Waker>>,
-    idle: RefCell<HashSet<RawFd>>,
+    /// By descriptor: whether that connection waits between two requests.
+    idle: RefCell<Vec<bool>>,
     connections: Cell<usize>,
     tally: RefCell<Tally>,
     /// Slots taken, as they were counted last; only on the first core.
@@ -182,21 +183,16 @@ impl Core {
 
     // ---- gate 2 ----------------------------------------------------------------------------------------
 
-    /// Asks every owner of the plan's counters to hold the estimate, all or nothing. `asked_at`: now.
-    pub async fn reserve(
-        &self,
-        plan: &Arc<GateTwoPlan>,
-        estimate: Estimate,
-        asked_at: Monotonic,
-    ) -> GateTwoVerdict {
+    /// Asks every owner of the plan's counters to hold the estimate, all or nothing.
+    pub async fn reserve(&self, plan: &Arc<GateTwoPlan>, estimate: Estimate, mut now: Now) -> GateTwoVerdict {
         let number = self.next_number();
-        let deadline = asked_at.plus(span(EXCHANGE_BOUND + HOLD_MARGIN));
+        let deadline = now.monotonic.plus(span(EXCHANGE_BOUND + HOLD_MARGIN));
         let mut conjunction = Conjunction::new(ReservationId(number), plan.clone(), estimate, deadline);
         let wait = Wait { core: self, ticket: Ticket(number), plan };
         loop {
             match conjunction.poll() {
                 Step::Send(owner, ask) => {
-                    if let Some(answer) = self.ask(owner, wait.ticket, ask) {
+                    if let Some(answer) = self.ask(owner, wait.ticket, ask, now) {
                         conjunction.answered(owner, answer);
                     }
                 }
@@ -204,6 +200,7 @@ impl Core {
                     for (owner, answer) in self.answers(wait.ticket).await {
                         conjunction.answered(owner, answer);
                     }
+                    now = self.now();
                 }
                 Step::Admitted(reservation) => {
                     let verdict = self.covered(reservation).await;
@@ -238,7 +235,7 @@ impl Core {
         let wait = Wait { core: self, ticket: Ticket(self.next_number()), plan };
         let (mut answers, mut missing) = (Vec::new(), 0);
         for owner in plan.owners() {
-            match self.ask(owner, wait.ticket, ask()) {
+            match self.ask(owner, wait.ticket, ask(), self.now()) {
                 Some(answer) => answers.push(answer),
                 None => missing += 1,
             }
@@ -252,11 +249,11 @@ impl Core {
         answers
     }
 
-    /// Tells owners what became of a reservation.
-    pub fn tell(&self, asks: impl IntoIterator<Item = (CoreId, Ask)>) {
+    /// Tells owners what became of a reservation. Nothing may have been waited for since `now`.
+    pub fn tell(&self, asks: impl IntoIterator<Item = (CoreId, Ask)>, now: Now) {
         for (owner, ask) in asks {
             if owner == self.id {
-                let _ = self.shard.borrow_mut().apply(self.now(), ask);
+                let _ = self.shard.borrow_mut().apply(now, ask);
                 self.hand_out_urgent();
             } else {
                 self.post.send(owner, Parcel::Ask { ticket: None, ask });
@@ -264,12 +261,13 @@ impl Core {
         }
     }
 
-    /// One ask: answered at once when this core is the owner.
-    fn ask(&self, owner: CoreId, ticket: Ticket, ask: Ask) -> Option<Answer> {
+    /// One ask: answered at once when this core is the owner. Nothing may have been waited for since `now`.
+    fn ask(&self, owner: CoreId, ticket: Ticket, ask: Ask, now: Now) -> Option<Answer> {
         let answered = !matches!(ask, Ask::Settle { .. } | Ask::Void { .. });
         if owner == self.id {
-            self.collect();
-            let answer = self.shard.borrow_mut().apply(self.now(), ask);
+            // What has been taken in was judged later than `now`, and a shard's time never goes back.
+            let now = if self.collect() { self.now() } else { now };
+            let answer = self.shard.borrow_mut().apply(now, ask);
             self.hand_out_urgent();
             return answered.then_some(answer);
         }
@@ -296,9 +294,9 @@ impl Core {
     // ---- mesh ------------------------------------------------------------------------------------------
 
     /// Takes in what other cores have sent: their asks are judged, their answers reach who waits. Called at every
-    /// request boundary and before every ask of this core's own.
-    pub fn collect(&self) {
-        self.post.collect(|from, parcel| match parcel {
+    /// request boundary and before every ask of this core's own. Tells whether anything had come.
+    pub fn collect(&self) -> bool {
+        let some = self.post.collect(|from, parcel| match parcel {
             Parcel::Ask { ticket, ask } => {
                 let answer = self.shard.borrow_mut().apply(self.now(), ask);
                 if let Some(ticket) = ticket {
@@ -319,6 +317,7 @@ impl Core {
             }
         });
         self.hand_out_urgent();
+        some
     }
 
     /// Sleeps until another core has sent something, or the process begins to stop.
@@ -386,14 +385,21 @@ impl Core {
 
     /// Notes that a connection waits between two requests, so that a stopping process can end it.
     pub fn mark_idle(&self, descriptor: RawFd) -> Idle<'_> {
-        self.idle.borrow_mut().insert(descriptor);
-        Idle { core: self, descriptor }
+        let place = descriptor as usize;
+        let mut idle = self.idle.borrow_mut();
+        if idle.len() <= place {
+            idle.resize(place + 1, false);
+        }
+        idle[place] = true;
+        Idle { core: self, place }
     }
 
     /// Ends the connections that wait between two requests; what has already arrived on them is still served.
     pub fn close_idle(&self) {
-        for descriptor in self.idle.borrow_mut().drain() {
-            rt::shutdown_read(descriptor);
+        for (descriptor, idle) in self.idle.borrow_mut().iter_mut().enumerate() {
+            if std::mem::take(idle) {
+                rt::shutdown_read(descriptor as RawFd);
+            }
         }
     }
 }
@@ -414,12 +420,12 @@ impl Drop for Occupancy {
 /// See [`Core::mark_idle`].
 pub struct Idle<'a> {
     core: &'a Core,
-    descriptor: RawFd,
+    place: usize,
 }
 
 impl Drop for Idle<'_> {
     fn drop(&mut self) {
-        self.core.idle.borrow_mut().remove(&self.descriptor);
+        self.core.idle.borrow_mut()[self.place] = false;
     }
 }
 
@@ -432,15 +438,24 @@ struct Wait<'a> {
 
 impl Wait<'_> {
     fn over(self) {
-        self.core.waiting.borrow_mut().remove(&self.ticket);
+        self.forget();
         std::mem::forget(self);
+    }
+
+    /// Nobody waits for answers any more. Where this core owned all counters, nobody ever did.
+    fn forget(&self) {
+        let mut waiting = self.core.waiting.borrow_mut();
+        if !waiting.is_empty() {
+            waiting.remove(&self.ticket);
+        }
     }
 }
 
 impl Drop for Wait<'_> {
     fn drop(&mut self) {
-        self.core.waiting.borrow_mut().remove(&self.ticket);
+        self.forget();
         let id = ReservationId(self.ticket.0);
-        self.core.tell(self.plan.owners().map(|owner| (owner, Ask::Void { id })));
+        let voids = self.plan.owners().map(|owner| (owner, Ask::Void { id }));
+        self.core.tell(voids, self.core.now());
     }
 }

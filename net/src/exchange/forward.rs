@@ -1,5 +1,6 @@
 //! To the backend and back.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use engine::Api;
@@ -41,16 +42,19 @@ impl Exchange<'_> {
         routed: &Routed<'_>,
         body: Vec<u8>,
         charge: &mut Charge,
+        admitted: Now,
     ) -> Result<Next, Denied> {
         let asks_usage = routed.facts.stream
             && routed.endpoint.has_stream_options()
             && routed.facts.include_usage == Asked::No;
         let rewritten = json::rewrite(&body, &routed.facts, routed.route.served_model.as_deref(), asks_usage);
-        let (mut connection, occupied, body) = self.send(routed, rewritten.unwrap_or(body)).await?;
+        let body = rewritten.unwrap_or(body);
+        let (mut connection, occupied, body) = pin!(self.send(routed, body, admitted)).await?;
         charge.sent();
         let sent_at = self.core.shared.clock.monotonic();
         self.client.reuse(body);
-        let now = match self.response_head(&mut connection).await {
+        let answered = pin!(self.response_head(&mut connection)).await;
+        let now = match answered {
             Answered::Head => {
                 let now = self.core.now();
                 self.core.meter.first_byte(&routed.backend.id, now.monotonic.since(sent_at));
@@ -59,11 +63,11 @@ impl Exchange<'_> {
             }
             Answered::ClientGone => {
                 self.outcome = Some(Outcome::ClientGone);
-                charge.end(Ending::Unreported(Seen::default()));
+                charge.end(Ending::Unreported(Seen::default()), self.core.now());
                 return Ok(Next::Close);
             }
             Answered::Undelivered(denied) => {
-                charge.end(Ending::Undelivered);
+                charge.end(Ending::Undelivered, self.core.now());
                 self.unanswered(routed, &occupied);
                 return Err(denied);
             }
@@ -71,7 +75,7 @@ impl Exchange<'_> {
         if occupied.target().health.answered() {
             info!(provider = %routed.backend.id, host = %occupied.target().host, "a backend answers again");
         }
-        self.relay(routed, connection, charge, asks_usage, now).await
+        pin!(self.relay(routed, connection, charge, asks_usage, now)).await
     }
 
     async fn relay(
@@ -121,8 +125,10 @@ impl Exchange<'_> {
             success,
             http: self.http,
             passed: Vec::new(),
+            core: self.core,
+            fresh: Some(now),
         };
-        let relayed = relay.run(body).await;
+        let relayed = pin!(relay.run(body)).await;
         self.outcome = Some(match relayed {
             Relayed::Complete { .. } => Outcome::Complete,
             Relayed::ClientGone => Outcome::ClientGone,
@@ -165,6 +171,7 @@ impl Exchange<'_> {
         &self,
         routed: &Routed<'_>,
         mut body: Vec<u8>,
+        admitted: Now,
     ) -> Result<(Connection, Occupied, Vec<u8>), Denied> {
         let backend = routed.backend;
         let mut place = match &backend.room {
@@ -173,8 +180,9 @@ impl Exchange<'_> {
         };
         let mut tried = Vec::new();
         let mut failure = None;
+        let mut fresh = Some(admitted);
         loop {
-            let now = self.core.now().monotonic;
+            let now = fresh.take().unwrap_or_else(|| self.core.now()).monotonic;
             let turn = self.core.next_number() as usize;
             let picked = upstream::pick(&backend.targets.load(), &tried, now, turn);
             let Some(Picked { target, probes }) = picked else {

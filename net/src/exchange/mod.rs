@@ -14,24 +14,25 @@ mod request_id;
 mod trace;
 mod unpack;
 
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 
 pub use denied::Denied;
-use engine::cells::{Admission, GateOneVerdict};
+use engine::cells::GateOneVerdict;
 use engine::gates::Estimate;
 use engine::metrics::Outcome;
 use engine::{Chain, Key, Lesson, LimitId, Now, Route};
 
 use crate::answer::To;
 use crate::bounds::READ_ON_CORE;
-use crate::charge::Charge;
+use crate::charge::{Charge, Held};
 use crate::connection::{BodyRead, Client, Next};
 use crate::core::{Core, GateTwoVerdict};
 use crate::endpoint::{Dialect, Endpoint, classify};
 use crate::form;
 use crate::http1::{BodyFraming, Version};
-use crate::identity::{self, Credential};
+use crate::identity::Credential;
 use crate::json::{self, BodyError, BodyFacts};
 use crate::plans::Armed;
 use crate::rt;
@@ -55,7 +56,8 @@ pub async fn run(core: &Rc<Core>, client: &mut Client) -> Next {
         outcome: None,
         trace: Trace::begin(),
     };
-    match exchange.governed().await {
+    let governed = pin!(exchange.governed()).await;
+    match governed {
         Ok(next) => {
             exchange.ended(None);
             next
@@ -112,13 +114,13 @@ impl Exchange<'_> {
         if let Some(answered) = self.health().await {
             return Ok(answered);
         }
-        let now = self.core.now();
-        let key = self.authenticate(now)?;
+        let arrived = self.core.now();
+        let key = self.authenticate(arrived)?;
         if let Some(trace) = &mut self.trace {
             trace.owner(key.as_deref());
         }
         if let Some(key) = &key {
-            self.core.meter.key_used(key.kid, now.wall);
+            self.core.meter.key_used(key.kid, arrived.wall);
         }
         if let Some(answered) = self.own_pages(key.as_deref()).await? {
             return Ok(answered);
@@ -126,29 +128,31 @@ impl Exchange<'_> {
         let endpoint = self.endpoint(key.as_deref())?;
         let anonymous = Chain::anonymous();
         let chain = key.as_deref().map_or(&anonymous, |key| &key.chain);
-        let admission = self.gate_one(chain, endpoint)?;
+        let mut charge = Charge::begin(self.core.clone(), self.trace.is_some());
+        self.gate_one(chain, endpoint, arrived, &mut charge)?;
         let body = self.body().await?;
         let body = self.unpacked(body).await?;
         let (body, facts) = self.facts(body, endpoint).await;
         let facts = facts.map_err(Denied::BadBody)?;
         let armed = self.armed.clone();
         let routed = route(&armed, key.as_deref(), endpoint, facts, &body)?;
-        let mut charge = self.gate_two(key.as_deref(), &routed, &body, admission).await?;
-        let forwarded = self.forward(&routed, body, &mut charge).await;
+        let admitted = pin!(self.gate_two(key.as_deref(), &routed, &body, &mut charge)).await?;
+        let forwarded = pin!(self.forward(&routed, body, &mut charge, admitted)).await;
         if let Some(trace) = &mut self.trace {
             trace.used(charge.used());
         }
         forwarded
     }
 
-    fn authenticate(&self, now: Now) -> Result<Option<Arc<Key>>, Denied> {
-        match Credential::of(&self.client.head) {
+    fn authenticate(&mut self, now: Now) -> Result<Option<Arc<Key>>, Denied> {
+        let Client { head, proof, .. } = &mut *self.client;
+        match Credential::of(head) {
             Credential::Absent if self.armed.snapshot.require_key => Err(Denied::KeyMissing),
             Credential::Absent => Ok(None),
             Credential::Conflicting => Err(Denied::TwoCredentials),
             Credential::Presented(presented) => self
                 .core
-                .with_keys(|keys| identity::verify(keys, presented, now.wall))
+                .with_keys(|keys| proof.verify(keys, presented, now.wall))
                 .map(Some)
                 .ok_or(Denied::KeyInvalid),
         }
@@ -166,9 +170,14 @@ impl Exchange<'_> {
         Ok(endpoint)
     }
 
-    /// Gate 1 judges at this very instant: see [`crate::clock`].
-    fn gate_one(&mut self, chain: &Chain, endpoint: Endpoint) -> Result<Admission, Denied> {
-        let now = self.core.now();
+    /// Gate 1 judges at the instant at which the request was read: see [`crate::clock`].
+    fn gate_one(
+        &mut self,
+        chain: &Chain,
+        endpoint: Endpoint,
+        now: Now,
+        charge: &mut Charge,
+    ) -> Result<(), Denied> {
         let plan = self.armed.gate_one(chain, endpoint.path());
         if let Some(trace) = &mut self.trace {
             trace.endpoint(endpoint.path());
@@ -177,7 +186,10 @@ impl Exchange<'_> {
         let verdict = plan.admit(now);
         self.core.meter.gate_one(self.core.shared.clock.monotonic().since(now.monotonic));
         match verdict {
-            GateOneVerdict::Admitted(admission) => Ok(admission),
+            GateOneVerdict::Admitted(admission) => {
+                charge.admitted(admission);
+                Ok(())
+            }
             GateOneVerdict::Refused(refusal) => Err(Denied::Capped(refusal)),
         }
     }
@@ -219,13 +231,14 @@ impl Exchange<'_> {
         if small { read() } else { rt::offload(&self.core.shared.offload, read).await }
     }
 
+    /// Tells when it admitted.
     async fn gate_two(
         &mut self,
         key: Option<&Key>,
         routed: &Routed<'_>,
         body: &[u8],
-        admission: Admission,
-    ) -> Result<Charge, Denied> {
+        charge: &mut Charge,
+    ) -> Result<Now, Denied> {
         let model = routed.facts.model(body);
         let resolved = self.armed.resolved(key, model, routed.route, routed.endpoint.path());
         let price = resolved.price.as_ref();
@@ -248,10 +261,10 @@ impl Exchange<'_> {
             trace.caps(resolved.plan.instances());
         }
         let meter = &self.core.meter;
-        let asked_at = self.core.shared.clock.monotonic();
-        let verdict = self.core.reserve(&resolved.plan, estimate, asked_at).await;
+        let asked = self.core.now();
+        let verdict = pin!(self.core.reserve(&resolved.plan, estimate, asked)).await;
         let now = self.core.now();
-        let gate_two = now.monotonic.since(asked_at);
+        let gate_two = now.monotonic.since(asked.monotonic);
         let reservation = match verdict {
             GateTwoVerdict::Admitted(reservation) => reservation,
             GateTwoVerdict::Refused(refusal) => {
@@ -260,11 +273,13 @@ impl Exchange<'_> {
             }
         };
         meter.admitted(gate_two);
-        for instance in admission.overlooked().chain(reservation.overlooked()) {
+        let gate_one = charge.admission().into_iter().flat_map(|admission| admission.overlooked());
+        for instance in gate_one.chain(reservation.overlooked()) {
             meter.overlooked(instance, now);
         }
         let account = Account { resolved, kid: key.map(|key| key.kid), admitted_at: now.wall };
-        Ok(Charge::new(self.core.clone(), admission, reservation, (alone, lesson), account))
+        charge.hold(Held { reservation, estimated: alone, lesson, account });
+        Ok(now)
     }
 
     /// Whether the connection outlives this exchange, as far as the client and the process want it to.

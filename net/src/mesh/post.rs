@@ -95,11 +95,11 @@ impl Post {
     }
 
     /// Takes everything that has arrived, in an order that respects what happened before what (see the module's
-    /// page), and moves waiting parcels of the outboxes on.
-    pub fn collect(&self, mut take: impl FnMut(CoreId, Parcel)) {
+    /// page), and moves waiting parcels of the outboxes on. Tells whether anything had arrived.
+    pub fn collect(&self, mut take: impl FnMut(CoreId, Parcel)) -> bool {
         self.flush();
         if self.nothing_here() {
-            return;
+            return false;
         }
         let mut asks = Vec::new();
         self.sweep(&mut asks, &mut take);
@@ -111,6 +111,7 @@ impl Post {
             }
             asks = later;
         }
+        true
     }
 
     /// One pass over all rings: what only releases or answers is taken at once, what asks for a verdict is put

@@ -26,6 +26,6 @@ pub use offload::{Offload, offload};
 pub use patience::{Late, within};
 pub use runtime::run_core;
 pub use stream::Stream;
-pub use sys::{allowed_cpus, nanoseconds_asleep, shutdown_read};
+pub use sys::{allowed_cpus, monotonic_nanoseconds, nanoseconds_asleep, shutdown_read};
 pub use task::{Waited, Watch, first_of, sleep, spawn, watched};
 pub use tls::NoTls;

@@ -65,6 +65,12 @@ pub fn nanoseconds_asleep() -> i64 {
     read_clock(libc::CLOCK_BOOTTIME) - read_clock(libc::CLOCK_MONOTONIC)
 }
 
+/// The monotonic clock, in nanoseconds since some fixed moment. What `Instant` reads, without the arithmetic on seconds and
+/// nanoseconds that its differences take.
+pub fn monotonic_nanoseconds() -> u64 {
+    read_clock(libc::CLOCK_MONOTONIC) as u64
+}
+
 fn read_clock(clock: libc::clockid_t) -> i64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is one valid timespec for the whole call. A clock that is not there leaves it at zero.
