@@ -1,9 +1,9 @@
 //! The compiled gate 1 of one chain: admit all of it or nothing (SPEC §4.1, §5).
 //!
 //! An attempt looks first and takes after. Looking changes nothing, so a request that some cap refuses does not take a
-//! slot of another cap for even a moment, and `tripped` lists every cap over. Taking goes in evaluation order; if a
-//! racing request was faster, everything taken is given back and the attempt starts again. With one refusing cap there
-//! is nothing to look at before, so it is taken at once.
+//! slot of another cap for even a moment, `tripped` lists every cap over, and a storm of refused requests writes nothing that
+//! others read. Taking goes in evaluation order; if a racing request was faster, everything taken is given back and the
+//! attempt starts again.
 //!
 //! A refusal is believed when nobody gave back meanwhile what it may have seen: see [`super::takers`] for how it knows,
 //! and for what remains.
@@ -29,8 +29,6 @@ use crate::verdict::{Cause, RateLeft, Reading, Refusal, Stance, Tripped, Wait};
 /// The caps of gate 1 that bind one chain, with their cells, in evaluation order.
 pub struct GateOnePlan {
     items: Box<[Item]>,
-    /// How many of them can refuse.
-    hard: usize,
     /// How many of them count.
     counting: usize,
     takers: Arc<Takers>,
@@ -104,9 +102,8 @@ impl GateOnePlan {
                 instance: instance.clone(),
             })
             .collect();
-        let hard = items.iter().filter(|item| item.stance == Stance::Hard).count();
         let counting = items.iter().filter(|item| item.stance != Stance::Skipped).count();
-        GateOnePlan { items, hard, counting, takers }
+        GateOnePlan { items, counting, takers }
     }
 
     /// The plan's instances, in evaluation order; those off or suspended too.
@@ -118,9 +115,7 @@ impl GateOnePlan {
     pub fn admit(self: &Arc<Self>, now: Now) -> GateOneVerdict {
         for attempt in 1.. {
             let undone = self.takers.undone();
-            if (self.hard > 1 || attempt > 1)
-                && let Some(refusal) = self.look(now)
-            {
+            if let Some(refusal) = self.look(now) {
                 if attempt >= ATTEMPTS || self.takers.still(undone) {
                     return GateOneVerdict::Refused(refusal);
                 }

@@ -249,28 +249,30 @@ impl<const WORDS: usize> BucketRing<WORDS> {
     /// epoch has begun.
     fn seal_past(&self, epoch: u64) -> Option<u64> {
         let mut sum = 0;
-        for age in 1..WORDS as u64 {
-            sum += used(self.turn(epoch, epoch - age, SEALED)?);
+        let mut places = Place::of::<WORDS>(epoch).back();
+        let own = places.next();
+        for place in places {
+            sum += used(self.turn(epoch, place, SEALED)?);
         }
-        self.turn(epoch, epoch, 0)?;
+        self.turn(epoch, own?, 0)?;
         if sum <= USED_MASK {
             self.past.store((epoch << 32) | sum, Ordering::Release);
         }
         Some(sum)
     }
 
-    /// Brings the word of bucket `of` to its lap, with `flag` set, and returns it; `None` if an epoch newer than `epoch`
+    /// Brings the word of a bucket to its lap, with `flag` set, and returns it; `None` if an epoch newer than `epoch`
     /// has begun, which is the only way for a word to be ahead of it.
-    fn turn(&self, epoch: u64, of: u64, flag: u64) -> Option<u64> {
-        let word = &self.words[Self::slot(of)];
+    fn turn(&self, epoch: u64, place: Place, flag: u64) -> Option<u64> {
+        let word = &self.words[place.slot];
         let mut seen = word.load(Ordering::Acquire);
         loop {
-            let wanted = if lap(seen) == Self::lap_of(of) {
+            let wanted = if lap(seen) == place.lap {
                 seen | flag
             } else if self.head.load(Ordering::Acquire) != epoch {
                 return None;
             } else {
-                empty(Self::lap_of(of)) | flag
+                empty(place.lap) | flag
             };
             if wanted == seen {
                 return Some(seen);
@@ -289,11 +291,12 @@ impl<const WORDS: usize> BucketRing<WORDS> {
 
     /// Requests counted in each bucket of the window that ends at `epoch`, newest first.
     fn snapshot(&self, epoch: u64) -> [u64; WORDS] {
-        std::array::from_fn(|age| {
-            let of = epoch - age as u64;
-            let word = self.words[Self::slot(of)].load(Ordering::Acquire);
-            if lap(word) == Self::lap_of(of) { used(word) } else { 0 }
-        })
+        let mut counted = [0; WORDS];
+        for (counted, place) in counted.iter_mut().zip(Place::of::<WORDS>(epoch).back()) {
+            let word = self.words[place.slot].load(Ordering::Acquire);
+            *counted = if lap(word) == place.lap { used(word) } else { 0 };
+        }
+        counted
     }
 
     fn epoch_at(&self, now: u64) -> u64 {
@@ -310,10 +313,36 @@ impl<const WORDS: usize> BucketRing<WORDS> {
     }
 
     const fn slot(epoch: u64) -> usize {
-        (epoch % WORDS as u64) as usize
+        Place::of::<WORDS>(epoch).slot
     }
 
     const fn lap_of(epoch: u64) -> u64 {
-        (epoch / WORDS as u64) & LAP_MASK
+        Place::of::<WORDS>(epoch).lap
+    }
+}
+
+/// Where the word of an epoch stands in a ring, and the lap that it must show.
+#[derive(Copy, Clone, Debug)]
+struct Place {
+    slot: usize,
+    lap: u64,
+    words: usize,
+}
+
+impl Place {
+    const fn of<const WORDS: usize>(epoch: u64) -> Place {
+        let (lap, slot) = (epoch / WORDS as u64, epoch % WORDS as u64);
+        Place { slot: slot as usize, lap: lap & LAP_MASK, words: WORDS }
+    }
+
+    /// This place and those of the epochs before it, once round the ring, without a division for each.
+    fn back(self) -> impl Iterator<Item = Place> {
+        let before = |place: &Place| {
+            Some(match place.slot {
+                0 => Place { slot: place.words - 1, lap: place.lap.wrapping_sub(1) & LAP_MASK, ..*place },
+                slot => Place { slot: slot - 1, ..*place },
+            })
+        };
+        std::iter::successors(Some(self), before).take(self.words)
     }
 }

@@ -70,7 +70,6 @@ impl World {
             GateOneVerdict::Admitted(admission) => Some(admission),
             GateOneVerdict::Refused(refusal) => {
                 self.check_gate_one_refusal(&opinions, &refusal);
-                self.pass_by(&caps);
                 None
             }
         };
@@ -125,20 +124,6 @@ impl World {
         assert!(!named.is_empty());
         self.cover.note(Kind::GateOneRefused);
         self.cover.note_if(named.len() > 1, Kind::GateOneRefusedBySeveral);
-    }
-
-    /// What a refused request leaves of itself in the buckets: with several caps that refuse it only looked.
-    fn pass_by(&mut self, caps: &[&Instance]) {
-        let now = self.clocks.now();
-        if caps.iter().filter(|cap| refuses(cap)).count() > 1 {
-            return;
-        }
-        for cap in caps {
-            self.oracle.pass_by(cap, now, !refuses(cap));
-            if refuses(cap) {
-                return;
-            }
-        }
     }
 
     fn check_gate_one_admission(

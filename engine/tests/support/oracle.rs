@@ -244,15 +244,6 @@ impl Oracle {
         ledger.lines.push(line);
     }
 
-    /// A request that gate 1 refused came by: it drained a bucket by its amount, or was only seen there.
-    pub fn pass_by(&mut self, instance: &Instance, now: Now, drained: bool) {
-        let Some(grain) = grain_of(instance) else { return };
-        let bucket = &self.ledger_mut(instance).bucket;
-        let mut after = bucket.get();
-        after.see(grain, now.monotonic.0);
-        bucket.set(if drained { after.pass(grain, now.monotonic.0, instance.amount.0) } else { after });
-    }
-
     /// Ends a request at gate 1.
     pub fn leave(&mut self, instance: &Instance, id: u64, kept: bool) {
         let ledger = self.ledger_mut(instance);
