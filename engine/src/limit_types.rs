@@ -136,6 +136,17 @@ pub struct Figure {
     units: Units,
 }
 
+impl Figure {
+    /// The figure, where it is a whole count of at most 64 bits.
+    #[must_use]
+    pub fn count(&self) -> Option<u64> {
+        match self.class {
+            Class::Count => u64::try_from(self.units.0).ok(),
+            Class::Spend => None,
+        }
+    }
+}
+
 impl fmt::Display for Figure {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.class {

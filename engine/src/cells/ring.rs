@@ -249,30 +249,27 @@ impl<const WORDS: usize> BucketRing<WORDS> {
     /// epoch has begun.
     fn seal_past(&self, epoch: u64) -> Option<u64> {
         let mut sum = 0;
-        let mut places = Place::of::<WORDS>(epoch).back();
-        let own = places.next();
-        for place in places {
-            sum += used(self.turn(epoch, place, SEALED)?);
+        for (word, lap) in self.back(epoch).skip(1) {
+            sum += used(self.turn(epoch, word, lap, SEALED)?);
         }
-        self.turn(epoch, own?, 0)?;
+        self.turn(epoch, &self.words[Self::slot(epoch)], Self::lap_of(epoch), 0)?;
         if sum <= USED_MASK {
             self.past.store((epoch << 32) | sum, Ordering::Release);
         }
         Some(sum)
     }
 
-    /// Brings the word of a bucket to its lap, with `flag` set, and returns it; `None` if an epoch newer than `epoch`
+    /// Brings a word to its lap, with `flag` set, and returns it; `None` if an epoch newer than `epoch`
     /// has begun, which is the only way for a word to be ahead of it.
-    fn turn(&self, epoch: u64, place: Place, flag: u64) -> Option<u64> {
-        let word = &self.words[place.slot];
+    fn turn(&self, epoch: u64, word: &AtomicU64, own: u64, flag: u64) -> Option<u64> {
         let mut seen = word.load(Ordering::Acquire);
         loop {
-            let wanted = if lap(seen) == place.lap {
+            let wanted = if lap(seen) == own {
                 seen | flag
             } else if self.head.load(Ordering::Acquire) != epoch {
                 return None;
             } else {
-                empty(place.lap) | flag
+                empty(own) | flag
             };
             if wanted == seen {
                 return Some(seen);
@@ -291,12 +288,14 @@ impl<const WORDS: usize> BucketRing<WORDS> {
 
     /// Requests counted in each bucket of the window that ends at `epoch`, newest first.
     fn snapshot(&self, epoch: u64) -> [u64; WORDS] {
-        let mut counted = [0; WORDS];
-        for (counted, place) in counted.iter_mut().zip(Place::of::<WORDS>(epoch).back()) {
-            let word = self.words[place.slot].load(Ordering::Acquire);
-            *counted = if lap(word) == place.lap { used(word) } else { 0 };
-        }
-        counted
+        let mut buckets = [0; WORDS];
+        let mut age = 0;
+        self.back(epoch).for_each(|(word, own)| {
+            let word = word.load(Ordering::Acquire);
+            buckets[age] = if lap(word) == own { used(word) } else { 0 };
+            age += 1;
+        });
+        buckets
     }
 
     fn epoch_at(&self, now: u64) -> u64 {
@@ -313,36 +312,19 @@ impl<const WORDS: usize> BucketRing<WORDS> {
     }
 
     const fn slot(epoch: u64) -> usize {
-        Place::of::<WORDS>(epoch).slot
+        (epoch % WORDS as u64) as usize
     }
 
     const fn lap_of(epoch: u64) -> u64 {
-        Place::of::<WORDS>(epoch).lap
-    }
-}
-
-/// Where the word of an epoch stands in a ring, and the lap that it must show.
-#[derive(Copy, Clone, Debug)]
-struct Place {
-    slot: usize,
-    lap: u64,
-    words: usize,
-}
-
-impl Place {
-    const fn of<const WORDS: usize>(epoch: u64) -> Place {
-        let (lap, slot) = (epoch / WORDS as u64, epoch % WORDS as u64);
-        Place { slot: slot as usize, lap: lap & LAP_MASK, words: WORDS }
+        (epoch / WORDS as u64) & LAP_MASK
     }
 
-    /// This place and those of the epochs before it, once round the ring, without a division for each.
-    fn back(self) -> impl Iterator<Item = Place> {
-        let before = |place: &Place| {
-            Some(match place.slot {
-                0 => Place { slot: place.words - 1, lap: place.lap.wrapping_sub(1) & LAP_MASK, ..*place },
-                slot => Place { slot: slot - 1, ..*place },
-            })
-        };
-        std::iter::successors(Some(self), before).take(self.words)
+    /// The words of `epoch` and of those before it, newest first and once round the ring, each with the lap that it must show:
+    /// without a division for each.
+    fn back(&self, epoch: u64) -> impl Iterator<Item = (&AtomicU64, u64)> {
+        let (same, before) = self.words.split_at(Self::slot(epoch) + 1);
+        let lap = Self::lap_of(epoch);
+        let same = same.iter().rev().map(move |word| (word, lap));
+        same.chain(before.iter().rev().map(move |word| (word, lap.wrapping_sub(1) & LAP_MASK)))
     }
 }

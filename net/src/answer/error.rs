@@ -3,12 +3,12 @@
 //! A message says what is wrong, where, and what to do about it. `type` is the word that the OpenAI or
 //! Anthropic API uses for the status, `code` the machine-readable reason, the same in both.
 
-use super::{To, write_json, write_member, write_raw};
+use super::{Escaped, To, write_json, write_member, write_name, write_raw};
 use crate::endpoint::Dialect;
 use crate::http1::HeadError;
 use crate::http1::write::write_header;
 use crate::json::BodyError;
-use std::fmt;
+use std::fmt::{self, Write};
 
 /// Why a request gets no answer from a backend.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -193,16 +193,19 @@ pub fn write_failure(out: &mut Vec<u8>, to: &To<'_>, failure: &Failure<'_>) {
         _ => {}
     };
     write_json(out, to, failure.status(), extra, |out| {
-        open(out, to, &failure, failure.kind(to.dialect), failure.code(), failure.param());
+        // Writing into a vector cannot fail.
+        let message = |out: &mut Vec<u8>| _ = write!(Escaped(out), "{failure}");
+        open(out, to, message, failure.kind(to.dialect), failure.code(), failure.param());
         close(out, to);
     });
 }
 
-/// Begin an error document up to the members that all errors have; `close` ends it.
+/// Begin an error document up to the members that all errors have; `close` ends it. `message` writes the inside of a JSON
+/// string.
 pub(super) fn open(
     out: &mut Vec<u8>,
     to: &To<'_>,
-    message: &dyn fmt::Display,
+    message: impl FnOnce(&mut Vec<u8>),
     kind: &str,
     code: &str,
     param: Option<&str>,
@@ -211,11 +214,17 @@ pub(super) fn open(
         Dialect::Anthropic => b"{\"type\":\"error\",\"error\":{",
         _ => &b"{\"error\":{"[..],
     });
+    let write_message = |out: &mut Vec<u8>| {
+        write_name(out, "message");
+        out.push(b'"');
+        message(out);
+        out.push(b'"');
+    };
     if to.dialect == Dialect::Anthropic {
         write_member(out, "type", kind);
-        write_member(out, "message", message);
+        write_message(out);
     } else {
-        write_member(out, "message", message);
+        write_message(out);
         write_member(out, "type", kind);
     }
     match param {

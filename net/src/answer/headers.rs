@@ -3,27 +3,9 @@
 use crate::endpoint::Dialect;
 use crate::http1::Role;
 use crate::http1::write::{write_header, write_number};
-use engine::{RateLeft, Span};
+use engine::{RateLeft, Span, Units};
 use jiff::Timestamp;
 use std::io::Write;
-
-/// Limit, remaining and reset of requests, then of tokens.
-const OPENAI: [[&str; 3]; 2] = [
-    ["x-ratelimit-limit-requests", "x-ratelimit-remaining-requests", "x-ratelimit-reset-requests"],
-    ["x-ratelimit-limit-tokens", "x-ratelimit-remaining-tokens", "x-ratelimit-reset-tokens"],
-];
-const ANTHROPIC: [[&str; 3]; 2] = [
-    [
-        "anthropic-ratelimit-requests-limit",
-        "anthropic-ratelimit-requests-remaining",
-        "anthropic-ratelimit-requests-reset",
-    ],
-    [
-        "anthropic-ratelimit-tokens-limit",
-        "anthropic-ratelimit-tokens-remaining",
-        "anthropic-ratelimit-tokens-reset",
-    ],
-];
 
 /// Append the rate headers for the tightest rpm and tpm of the chain, as whole lines.
 ///
@@ -37,32 +19,87 @@ pub fn write_rate_headers(
     tokens: Option<RateLeft>,
     now: Timestamp,
 ) -> Option<Role> {
-    let anthropic = dialect == Dialect::Anthropic;
-    let names = if anthropic { &ANTHROPIC } else { &OPENAI };
-    for ([limit, remaining, reset], left) in names.iter().zip([requests, tokens]) {
-        let Some(left) = left else { continue };
-        for (name, figure) in [(limit, left.limit), (remaining, left.remaining)] {
-            // Counts are configured as u64.
-            write_number_header(out, name, u64::try_from(figure.0).unwrap_or(u64::MAX));
-        }
-        out.extend_from_slice(reset.as_bytes());
-        out.extend_from_slice(b": ");
-        match anthropic {
-            true => {
-                // Writing into a vector cannot fail.
-                let _ = write!(out, "{}", moment(now, left.reset));
-            }
-            false => write_go_milliseconds(out, left.reset.as_millis_ceil()),
-        }
-        out.extend_from_slice(b"\r\n");
-    }
     let any = requests.or(tokens).is_some();
-    any.then_some(if anthropic { Role::AnthropicRateLimit } else { Role::RateLimit })
+    if dialect == Dialect::Anthropic {
+        // Writing into a vector cannot fail.
+        let reset = |out: &mut Vec<u8>, left: RateLeft| _ = write!(out, "{}", moment(now, left.reset));
+        if let Some(left) = requests {
+            write_left(
+                out,
+                left,
+                [
+                    "anthropic-ratelimit-requests-limit: ",
+                    "\r\nanthropic-ratelimit-requests-remaining: ",
+                    "\r\nanthropic-ratelimit-requests-reset: ",
+                ],
+                reset,
+            );
+        }
+        if let Some(left) = tokens {
+            write_left(
+                out,
+                left,
+                [
+                    "anthropic-ratelimit-tokens-limit: ",
+                    "\r\nanthropic-ratelimit-tokens-remaining: ",
+                    "\r\nanthropic-ratelimit-tokens-reset: ",
+                ],
+                reset,
+            );
+        }
+        return any.then_some(Role::AnthropicRateLimit);
+    }
+    let reset = |out: &mut Vec<u8>, left: RateLeft| write_go_milliseconds(out, left.reset.as_millis_ceil());
+    if let Some(left) = requests {
+        write_left(
+            out,
+            left,
+            [
+                "x-ratelimit-limit-requests: ",
+                "\r\nx-ratelimit-remaining-requests: ",
+                "\r\nx-ratelimit-reset-requests: ",
+            ],
+            reset,
+        );
+    }
+    if let Some(left) = tokens {
+        write_left(
+            out,
+            left,
+            [
+                "x-ratelimit-limit-tokens: ",
+                "\r\nx-ratelimit-remaining-tokens: ",
+                "\r\nx-ratelimit-reset-tokens: ",
+            ],
+            reset,
+        );
+    }
+    any.then_some(Role::RateLimit)
+}
+
+/// Append three lines, given by what stands in front of limit, remaining and reset. Inlined, so that the lengths of the names
+/// are known where they are copied: this is on the way of every success.
+#[inline(always)]
+fn write_left(
+    out: &mut Vec<u8>,
+    left: RateLeft,
+    [limit, remaining, reset]: [&str; 3],
+    write_reset: impl FnOnce(&mut Vec<u8>, RateLeft),
+) {
+    // Counts are configured as u64.
+    let count = |units: Units| u64::try_from(units.0).unwrap_or(u64::MAX);
+    out.extend_from_slice(limit.as_bytes());
+    write_number(out, count(left.limit));
+    out.extend_from_slice(remaining.as_bytes());
+    write_number(out, count(left.remaining));
+    out.extend_from_slice(reset.as_bytes());
+    write_reset(out, left);
+    out.extend_from_slice(b"\r\n");
 }
 
 /// Append a duration as Go prints it, as the engine's `Span::go_string` does for people: that one goes through the standard
 /// formatter, which the path of every request does without.
-fn write_go_milliseconds(out: &mut Vec<u8>, milliseconds: u64) {
+pub(super) fn write_go_milliseconds(out: &mut Vec<u8>, milliseconds: u64) {
     if (1..1000).contains(&milliseconds) {
         write_number(out, milliseconds);
         return out.extend_from_slice(b"ms");

@@ -4,7 +4,10 @@
 //! fell into, `uncertain` or `uncertain_usd`, the part of `observed` that was set aside to be spent and may not have
 //! been. `remaining` is what is not observed, and never below zero.
 
-use super::{To, write_json, write_member, write_name, write_raw, write_text, write_time};
+use super::{
+    To, write_figure_member, write_flag, write_json, write_member, write_name, write_raw, write_time,
+};
+use crate::json::rewrite::write_string;
 use engine::{Class, Glob, Instance, Key, Reading, Units, Window, window_at};
 use jiff::Timestamp;
 
@@ -23,14 +26,14 @@ pub fn write_me<'c>(
         |_| {},
         |out| {
             out.push(b'{');
-            write_member(out, "kid", key.kid);
-            write_member(out, "node", &key.owner);
+            write_member(out, "kid", key.kid.as_str());
+            write_member(out, "node", key.owner.as_str());
             write_list(out, "chain", key.chain.nodes().iter().map(|node| node.as_str()));
             write_raw(out, "scopes", "{");
             write_globs(out, "models", key.scopes.models.as_deref());
             write_globs(out, "providers", key.scopes.providers.as_deref());
             write_globs(out, "endpoints", key.scopes.endpoints.as_deref());
-            write_raw(out, "allow_passthrough", key.scopes.allow_passthrough);
+            write_flag(out, "allow_passthrough", key.scopes.allow_passthrough);
             out.push(b'}');
             write_raw(out, "limits", "[");
             for (at, (instance, reading)) in caps.into_iter().enumerate() {
@@ -58,7 +61,7 @@ fn write_list<'t>(out: &mut Vec<u8>, name: &str, texts: impl Iterator<Item = &'t
         if at > 0 {
             out.push(b',');
         }
-        write_text(out, text);
+        write_string(out, text);
     }
     out.push(b']');
 }
@@ -66,17 +69,17 @@ fn write_list<'t>(out: &mut Vec<u8>, name: &str, texts: impl Iterator<Item = &'t
 fn write_cap(out: &mut Vec<u8>, instance: &Instance, reading: &Reading, now: Timestamp) {
     let limit = &*instance.limit;
     out.push(b'{');
-    write_member(out, "limit_id", &limit.id);
-    write_member(out, "type", limit.kind);
+    write_member(out, "limit_id", limit.id.as_str());
+    write_member(out, "type", limit.kind.name());
     write_member(out, "class", limit.kind.class().name());
     write_member(out, "unit", limit.kind.unit());
-    write_member(out, "node", &instance.node);
-    write_member(out, "period", limit.window.period_text());
+    write_member(out, "node", instance.node.as_str());
+    write_member(out, "period", &limit.window.period_text());
     if let Window::Calendar { period, zone } = &limit.window {
         let resets_at = reading.resets_at.unwrap_or_else(|| window_at(*period, &zone.zone, now).resets_at);
         write_time(out, "resets_at", Some(resets_at));
     }
-    write_raw(out, "suspended", limit.suspended);
+    write_flag(out, "suspended", limit.suspended);
     write_raw(out, "posture", "{");
     write_member(out, "mode", limit.posture.mode.name());
     write_member(out, "enforce", limit.posture.enforce.name());
@@ -91,10 +94,10 @@ fn write_cap(out: &mut Vec<u8>, instance: &Instance, reading: &Reading, now: Tim
                 ("remaining", remaining),
                 ("held", reading.held),
             ] {
-                write_raw(out, name, limit.kind.figure(units));
+                write_figure_member(out, name, limit.kind.figure(units));
             }
             if reading.uncertain > Units::ZERO {
-                write_raw(out, "uncertain", limit.kind.figure(reading.uncertain));
+                write_figure_member(out, "uncertain", limit.kind.figure(reading.uncertain));
             }
         }
         Class::Spend => {
@@ -114,8 +117,8 @@ fn write_cap(out: &mut Vec<u8>, instance: &Instance, reading: &Reading, now: Tim
 
 fn write_money(out: &mut Vec<u8>, name: &str, of: &Instance, units: Units, flags: (bool, bool)) {
     write_raw(out, name, "{");
-    write_raw(out, "usd", of.limit.kind.figure(units));
-    write_raw(out, "estimated", flags.0);
-    write_raw(out, "unpriced", flags.1);
+    write_figure_member(out, "usd", of.limit.kind.figure(units));
+    write_flag(out, "estimated", flags.0);
+    write_flag(out, "unpriced", flags.1);
     out.push(b'}');
 }

@@ -36,8 +36,8 @@ pub fn write_models(out: &mut Vec<u8>, to: &To<'_>, routes: &Routes, scopes: Opt
                 out.push(b'{');
                 write_member(out, "id", id);
                 write_member(out, "object", "model");
-                write_raw(out, "created", 0);
-                write_member(out, "owned_by", &route.provider);
+                write_raw(out, "created", "0");
+                write_member(out, "owned_by", route.provider.as_str());
                 out.push(b'}');
             }
             out.extend_from_slice(b"]}");

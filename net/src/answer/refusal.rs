@@ -6,13 +6,17 @@
 //! SDKs that ignore delays above a minute.
 
 use super::error::{close, open};
-use super::headers::{write_number_header, write_text_header};
-use super::{To, whole_seconds, write_json, write_member, write_raw, write_time};
+use super::headers::{write_go_milliseconds, write_number_header, write_text_header};
+use super::{
+    Escaped, To, whole_seconds, write_figure, write_figure_member, write_flag, write_json, write_member,
+    write_raw, write_time,
+};
 use crate::bounds::NEVER_RETRY_AFTER_SECONDS;
 use crate::endpoint::Dialect;
 use crate::http1::write::write_header;
-use engine::{Cause, LimitType, Refusal, Span, Tripped, Wait, Window};
-use std::fmt;
+use crate::json::rewrite::write_escaped;
+use engine::{Cause, Instance, LimitType, Refusal, Span, Tripped, Wait, Window};
+use std::fmt::Write;
 
 /// Append the whole answer to a request that a gate refused.
 pub fn write_refusal(out: &mut Vec<u8>, to: &To<'_>, refusal: &Refusal) {
@@ -32,12 +36,12 @@ pub fn write_refusal(out: &mut Vec<u8>, to: &To<'_>, refusal: &Refusal) {
     write_json(out, to, 429, extra, |out| {
         let code = code_of(first.instance.limit.kind);
         let kind = if to.dialect == Dialect::Anthropic { "rate_limit_error" } else { code };
-        open(out, to, &Sentence(first), kind, code, None);
-        write_member(out, "refused_by", &first.instance.limit.id);
-        write_member(out, "node", &first.instance.node);
-        write_member(out, "limit_type", first.instance.limit.kind);
+        open(out, to, |out| write_sentence(out, first), kind, code, None);
+        write_member(out, "refused_by", first.instance.limit.id.as_str());
+        write_member(out, "node", first.instance.node.as_str());
+        write_member(out, "limit_type", first.instance.limit.kind.name());
         write_time(out, "resets_at", first.resets_at);
-        write_raw(out, "retryable", retryable);
+        write_flag(out, "retryable", retryable);
         write_raw(out, "tripped", "[");
         for (at, tripped) in refusal.tripped.iter().enumerate() {
             if at > 0 {
@@ -61,87 +65,77 @@ fn code_of(kind: LimitType) -> &'static str {
 fn write_tripped(out: &mut Vec<u8>, tripped: &Tripped) {
     let limit = &tripped.instance.limit;
     out.push(b'{');
-    write_member(out, "limit_id", &limit.id);
-    write_member(out, "node", &tripped.instance.node);
-    write_member(out, "limit_type", limit.kind);
-    write_raw(out, "limit", limit.kind.figure(tripped.instance.amount));
-    write_raw(out, "observed", limit.kind.figure(tripped.observed));
-    write_raw(out, "held", limit.kind.figure(tripped.held));
+    write_member(out, "limit_id", limit.id.as_str());
+    write_member(out, "node", tripped.instance.node.as_str());
+    write_member(out, "limit_type", limit.kind.name());
+    write_figure_member(out, "limit", limit.kind.figure(tripped.instance.amount));
+    write_figure_member(out, "observed", limit.kind.figure(tripped.observed));
+    write_figure_member(out, "held", limit.kind.figure(tripped.held));
     write_time(out, "resets_at", tripped.resets_at);
     out.push(b'}');
 }
 
-/// A refusal as a sentence: the limit, the node, what is used of what, and when that changes.
-struct Sentence<'a>(&'a Tripped);
-
-impl fmt::Display for Sentence<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let tripped = self.0;
-        let (limit, node) = (&tripped.instance.limit, &tripped.instance.node);
-        let figure = |units| limit.kind.figure(units);
-        let amount = figure(tripped.instance.amount);
-        write!(f, "{}: {node} ", limit.id)?;
-        if limit.kind == LimitType::Concurrency {
-            write!(
-                f,
-                "has {} of {amount} concurrent requests in flight; try again when one of them has ended",
-                figure(tripped.observed)
-            )?;
-            return f.write_str(".");
-        }
-        let used =
-            format_args!("has used {} of {amount} {}", figure(tripped.observed), Per(tripped)).to_string();
-        match tripped.cause {
-            Cause::Unpriced => write!(
-                f,
-                "{used}, and the model has no price, which this limit does not admit; ask for a price for it or use \
-                 another model"
-            )?,
-            Cause::Unavailable => {
-                write!(
-                    f,
-                    "{used}, and this limit cannot be evaluated now, which it does not admit; try again"
-                )?;
-            }
-            Cause::HeldOnly => write!(
-                f,
-                "{used}, and requests in flight hold {} more; try again when some of them have ended",
-                figure(tripped.held)
-            )?,
-            Cause::Over => {
-                f.write_str(&used)?;
-                if tripped.wait == Wait::Never {
-                    f.write_str("; this request alone asks for more than that, so make it smaller")?;
-                } else if tripped.observed < tripped.instance.amount {
-                    f.write_str(", which leaves too little for this request")?;
-                }
-            }
-        }
-        match (tripped.resets_at, tripped.wait) {
-            (Some(at), _) => write!(f, "; it resets at {}", whole_seconds(at))?,
-            (None, Wait::For(wait)) if tripped.cause == Cause::Over => {
-                write!(
-                    f,
-                    "; it admits again in {}",
-                    Span::from_millis(wait.as_millis_ceil().max(1)).go_string()
-                )?;
-            }
-            _ => {}
-        }
-        f.write_str(".")
+/// Append a refusal as a sentence, inside a JSON string: the limit, the node, what is used of what, and when that changes.
+fn write_sentence(out: &mut Vec<u8>, tripped: &Tripped) {
+    let instance = &tripped.instance;
+    let limit = &*instance.limit;
+    let figure = |out: &mut Vec<u8>, units| write_figure(out, limit.kind.figure(units));
+    write_escaped(out, limit.id.as_str());
+    out.extend_from_slice(b": ");
+    write_escaped(out, instance.node.as_str());
+    if limit.kind == LimitType::Concurrency {
+        out.extend_from_slice(b" has ");
+        figure(out, tripped.observed);
+        out.extend_from_slice(b" of ");
+        figure(out, instance.amount);
+        return out
+            .extend_from_slice(b" concurrent requests in flight; try again when one of them has ended.");
     }
+    out.extend_from_slice(b" has used ");
+    figure(out, tripped.observed);
+    out.extend_from_slice(b" of ");
+    figure(out, instance.amount);
+    out.push(b' ');
+    write_per(out, instance);
+    match tripped.cause {
+        Cause::Unpriced => out.extend_from_slice(
+            b", and the model has no price, which this limit does not admit; ask for a price for it or use another model",
+        ),
+        Cause::Unavailable => out
+            .extend_from_slice(b", and this limit cannot be evaluated now, which it does not admit; try again"),
+        Cause::HeldOnly => {
+            out.extend_from_slice(b", and requests in flight hold ");
+            figure(out, tripped.held);
+            out.extend_from_slice(b" more; try again when some of them have ended");
+        }
+        Cause::Over if tripped.wait == Wait::Never => out
+            .extend_from_slice(b"; this request alone asks for more than that, so make it smaller"),
+        Cause::Over if tripped.observed < instance.amount => {
+            out.extend_from_slice(b", which leaves too little for this request");
+        }
+        Cause::Over => {}
+    }
+    match (tripped.resets_at, tripped.wait) {
+        (Some(at), _) => {
+            // Writing into a vector cannot fail.
+            let _ = write!(Escaped(out), "; it resets at {}", whole_seconds(at));
+        }
+        (None, Wait::For(wait)) if tripped.cause == Cause::Over => {
+            out.extend_from_slice(b"; it admits again in ");
+            write_go_milliseconds(out, wait.as_millis_ceil().max(1));
+        }
+        _ => {}
+    }
+    out.push(b'.');
 }
 
 /// The unit and the period: `USD per day`, `requests per 1m0s`.
-struct Per<'a>(&'a Tripped);
-
-impl fmt::Display for Per<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let limit = &self.0.instance.limit;
-        f.write_str(if limit.kind == LimitType::BudgetUsd { "USD" } else { limit.kind.unit() })?;
-        match limit.window {
-            Window::Live => Ok(()),
-            _ => write!(f, " per {}", limit.window.period_text()),
-        }
+fn write_per(out: &mut Vec<u8>, instance: &Instance) {
+    let kind = instance.limit.kind;
+    let unit = if kind == LimitType::BudgetUsd { "USD" } else { kind.unit() };
+    out.extend_from_slice(unit.as_bytes());
+    if instance.limit.window != Window::Live {
+        out.extend_from_slice(b" per ");
+        write_escaped(out, instance.identity.period_text());
     }
 }

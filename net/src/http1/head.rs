@@ -171,6 +171,8 @@ pub struct RequestHead {
     method: (u32, u32),
     raw_target: (u32, u32),
     target: Target,
+    /// The path in its normal form.
+    path: String,
     version: Version,
     framing: BodyFraming,
     connection: ConnectionOptions,
@@ -213,6 +215,9 @@ impl RequestHead {
             return Err(HeadError { status: 501, reason: "CONNECT is not supported" });
         }
         self.target = target::read(method.as_bytes(), raw.as_bytes()).map_err(HeadError::bad)?;
+        let (from, to) = self.target.path;
+        self.path.clear();
+        self.path.push_str(self.target.normal.as_deref().unwrap_or(&raw[from..to]));
         let end = method.len() as u32;
         self.method = (0, end);
         self.raw_target = (end + 1, end + 1 + raw.len() as u32);
@@ -271,14 +276,7 @@ impl RequestHead {
 
     /// The path in its one normal form, beginning with `/` (or `*`).
     pub fn path(&self) -> &str {
-        match &self.target.normal {
-            Some(path) => path,
-            None => {
-                let (from, to) = self.target.path;
-                let base = self.raw_target.0;
-                self.lines.text((base + from as u32, base + to as u32))
-            }
-        }
+        &self.path
     }
 
     /// What follows `?`, as sent.

@@ -208,6 +208,7 @@ pub fn write_status(out: &mut Vec<u8>, status: u16, reason: &[u8]) {
 }
 
 /// Append one header line.
+#[inline]
 pub fn write_header(out: &mut Vec<u8>, name: &str, value: &[u8]) {
     out.extend_from_slice(name.as_bytes());
     out.extend_from_slice(b": ");
@@ -216,6 +217,7 @@ pub fn write_header(out: &mut Vec<u8>, name: &str, value: &[u8]) {
 }
 
 /// Append `Content-Length`.
+#[inline]
 pub fn write_length(out: &mut Vec<u8>, bytes: u64) {
     out.extend_from_slice(b"Content-Length: ");
     write_number(out, bytes);

@@ -1,6 +1,7 @@
 //! The two changes that a body may need, spliced into a copy: every byte outside of them stays (SPEC §9).
 
 use super::body::{Asked, BodyFacts, StreamOptions};
+use super::plain::before_special;
 use std::ops::Range;
 
 /// The body to forward: with `served_model` in place of the model, and, when `ask_usage`, with
@@ -66,8 +67,12 @@ pub fn write_string(out: &mut Vec<u8>, text: &str) {
 pub fn write_escaped(out: &mut Vec<u8>, text: &str) {
     const HEX: &[u8; 16] = b"0123456789abcdef";
     let mut rest = text.as_bytes();
-    while let Some(at) = rest.iter().position(|byte| matches!(byte, b'"' | b'\\' | 0..=0x1f)) {
+    loop {
+        let at = before_special(rest);
         out.extend_from_slice(&rest[..at]);
+        if at == rest.len() {
+            return;
+        }
         match rest[at] {
             byte @ (b'"' | b'\\') => out.extend_from_slice(&[b'\\', byte]),
             b'\n' => out.extend_from_slice(b"\\n"),
@@ -80,5 +85,4 @@ pub fn write_escaped(out: &mut Vec<u8>, text: &str) {
         }
         rest = &rest[at + 1..];
     }
-    out.extend_from_slice(rest);
 }
