@@ -142,20 +142,17 @@ impl<const WORDS: usize> BucketRing<WORDS> {
                 return None;
             }
         }
-        let buckets = self.snapshot(epoch);
-        let observed: u64 = buckets.iter().sum();
+        // One more fits once the newest buckets alone are left, which together hold less than `amount`.
+        let (mut observed, mut newest) = (0, 0);
+        self.counted(epoch).for_each(|counted| {
+            newest += usize::from(observed < amount);
+            observed += counted;
+        });
         if observed < amount {
             return None;
         }
-        let mut left = observed;
-        for (age, counted) in buckets.iter().enumerate().rev() {
-            left -= counted;
-            if left < amount {
-                let free_from = self.start_of(epoch - age as u64 + WORDS as u64);
-                return Some(OverAmount { observed, wait: Some(free_from.saturating_sub(now).max(1)) });
-            }
-        }
-        Some(OverAmount { observed, wait: None })
+        let wait = newest.checked_sub(1).map(|age| self.empty_in(epoch, age, now));
+        Some(OverAmount { observed, wait })
     }
 
     /// [`level`](BucketRing::level) without a look at every bucket, for headers: what is refunded in a past bucket while
@@ -179,12 +176,13 @@ impl<const WORDS: usize> BucketRing<WORDS> {
     /// What is counted now, and when the ring would be empty. Changes nothing.
     pub fn level(&self, now: u64) -> Level {
         let epoch = self.epoch_at(now);
-        let buckets = self.snapshot(epoch);
-        let newest = buckets.iter().position(|counted| *counted > 0);
-        Level {
-            observed: buckets.iter().sum(),
-            empty_in: newest.map_or(0, |age| self.empty_in(epoch, age, now)),
-        }
+        // Empty buckets in front of all others.
+        let (mut observed, mut empty) = (0, 0);
+        self.counted(epoch).for_each(|counted| {
+            observed += counted;
+            empty += usize::from(observed == 0);
+        });
+        Level { observed, empty_in: if observed > 0 { self.empty_in(epoch, empty, now) } else { 0 } }
     }
 
     fn take(&self, now: u64, bound: u64) -> Option<Epoch> {
@@ -287,15 +285,11 @@ impl<const WORDS: usize> BucketRing<WORDS> {
     }
 
     /// Requests counted in each bucket of the window that ends at `epoch`, newest first.
-    fn snapshot(&self, epoch: u64) -> [u64; WORDS] {
-        let mut buckets = [0; WORDS];
-        let mut age = 0;
-        self.back(epoch).for_each(|(word, own)| {
+    fn counted(&self, epoch: u64) -> impl Iterator<Item = u64> {
+        self.back(epoch).map(|(word, own)| {
             let word = word.load(Ordering::Acquire);
-            buckets[age] = if lap(word) == own { used(word) } else { 0 };
-            age += 1;
-        });
-        buckets
+            if lap(word) == own { used(word) } else { 0 }
+        })
     }
 
     fn epoch_at(&self, now: u64) -> u64 {
