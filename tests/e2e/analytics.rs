@@ -39,7 +39,7 @@ fn usage_metrics_and_events_agree_with_the_counters() {
     let key = gateway.mint(DEV1, &[]);
     for number in 0..PASSING + REFUSED {
         let streams = number % 2 == 1;
-        backend.answer_with(if streams { exactly(unreported.clone(), Then::Close) } else { answers(31, 17) });
+        backend.answer_with(if streams { exactly(unreported.clone(), Then::Keep) } else { answers(31, 17) });
         let answer = gateway.chat(&key, if streams { stream_body() } else { chat_body() });
         let wanted = if number < PASSING { 200 } else { 429 };
         assert_eq!(answer.status, wanted, "{number}: {}", answer.text());

@@ -149,7 +149,8 @@ fn each_kind_of_usage_is_read_shown_and_paid() {
     for row in &rows {
         let length = row.answer.len() + usize::from(row.name == "cut");
         let head = format!("HTTP/1.1 200 OK\r\n{}Content-Length: {length}\r\n\r\n", row.head);
-        rig.backend.answer_with(exactly([head.as_bytes(), &row.answer].concat(), Then::Close));
+        let then = if row.name == "cut" { Then::Close } else { Then::Keep };
+        rig.backend.answer_with(exactly([head.as_bytes(), &row.answer].concat(), then));
         let mut body = row.body.clone();
         body["model"] = json!(row.name);
         let bearer = rig.key.bearer();

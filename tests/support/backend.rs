@@ -18,7 +18,8 @@ use super::wire::Wire;
 pub enum Then {
     /// The next request is awaited.
     Keep,
-    /// The connection is closed; over TLS its end is announced first.
+    /// The connection is closed; over TLS its end is announced first. After an answer that is whole, and before another request,
+    /// have it say `Connection: close`: the gateway sends the next one on this connection while the end is on its way.
     Close,
     /// The connection is closed; over TLS that looks like somebody on the way having cut it.
     Cut,
