@@ -409,11 +409,10 @@ fn integer(text: &[u8]) -> Option<Integer> {
         [b'-', digits @ ..] => (true, digits),
         digits => (false, digits),
     };
-    if !digits.iter().all(u8::is_ascii_digit) {
-        return None;
-    }
-    let value =
-        digits.iter().fold(0u64, |sum, digit| sum.saturating_mul(10).saturating_add(u64::from(digit - b'0')));
+    let value = digits.iter().try_fold(0u64, |sum, byte| {
+        let digit = byte.is_ascii_digit().then(|| u64::from(byte - b'0'))?;
+        Some(sum.saturating_mul(10).saturating_add(digit))
+    })?;
     Some(if negative && value > 0 { Integer::Negative } else { Integer::Whole(value) })
 }
 

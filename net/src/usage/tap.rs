@@ -34,7 +34,9 @@ pub enum BodyKind {
 impl BodyKind {
     /// The kind by `Content-Type`; without one, JSON is tried.
     pub fn of(content_type: Option<&[u8]>) -> BodyKind {
-        let Some(value) = content_type else { return BodyKind::Json };
+        let Some(value) = content_type.filter(|value| *value != b"application/json") else {
+            return BodyKind::Json; // as almost every answer says that is no stream
+        };
         let kind = value.split(|byte| *byte == b';').next().unwrap_or(value).trim_ascii();
         let is = |name: &str| kind.eq_ignore_ascii_case(name.as_bytes());
         if is("text/event-stream") {
