@@ -17,7 +17,7 @@ pub fn settings(config: &Config) -> Settings {
         Workers::Count(count) => count,
         Workers::Auto => std::thread::available_parallelism().map_or(1, usize::from),
     };
-    Settings { listen: config.listen, workers }
+    Settings { listen: config.listen, workers, spin: config.spin }
 }
 
 /// Makes snapshots of configs, one after another, and follows the names of their backends.

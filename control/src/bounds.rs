@@ -84,6 +84,12 @@ pub const MAX_BODY: (u64, u64) = (1, 1 << 30);
 /// so an unbounded time-out would leave holds that never end.
 pub const TIMEOUT_MS: (u64, u64) = (1, 24 * 3600 * 1000);
 
+/// The longest look of a core for work before it sleeps, in microseconds. Being woken costs tens of them; from a millisecond on
+/// a look costs far more than it can gain.
+pub const SPIN_MAX_US: u64 = 1_000;
+/// What it is where the config says nothing, in microseconds.
+pub const SPIN_US: u64 = 100;
+
 /// The farthest expiry of a key: 100 years of 365 days, in seconds; beyond it the civil calendar ends.
 pub const EXPIRES_MAX_SECS: u64 = 100 * 365 * 24 * 3600;
 

@@ -22,6 +22,8 @@ pub const ACCEPT_BACK_OFF: u64 = 20;
 pub const CLIENT_WATCH_DELAY: Duration = Duration::from_millis(15);
 /// How often a core looks for waits that are over their bound: bounds are seconds, and up to two of these late.
 pub const PATIENCE_TICK: Duration = Duration::from_millis(50);
+/// Pauses between two looks of a core that has nothing to do: what shares its execution units gets on meanwhile.
+pub const PAUSES_A_LOOK: u32 = 4;
 /// Room for one read of a TLS connection: a record of the largest kind is 16 KiB of plaintext and at most 261 bytes more
 /// (RFC 8446 §5.2).
 pub const TLS_READ: usize = 17 * 1024;

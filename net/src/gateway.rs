@@ -22,7 +22,7 @@ use crate::core::{Core, Shared};
 use crate::journal::Journal;
 use crate::mesh::Mesh;
 use crate::retired::Retired;
-use crate::rt::{self, Acceptor, Offload};
+use crate::rt::{self, Acceptor, Offload, Vigil};
 use crate::server;
 use crate::snapshot::{Settings, Snapshot};
 use crate::visit::{self, Questions};
@@ -72,6 +72,10 @@ impl Gateway {
             cut: AtomicBool::new(false),
         });
         let cpus = rt::allowed_cpus().unwrap_or_default();
+        let spin = if owns_processors(count, cpus.len()) { settings.spin } else { Duration::ZERO };
+        if spin != settings.spin {
+            info!(cores = count, "spin is off: not every core has a processor's whole time");
+        }
         let mut parts: Vec<Vec<CounterMark>> = (0..count).map(|_| Vec::new()).collect();
         for mark in restored {
             match mark.owner(count) {
@@ -87,7 +91,7 @@ impl Gateway {
                 let id = CoreId(index as u16);
                 let ended = rt::run_core(cpu, async move {
                     let core = Core::new(id, count, shared, restored, reports);
-                    serve_core(core, listener).await;
+                    serve_core(core, listener, spin).await;
                 });
                 if let Err(reason) = ended {
                     error!(core = index, %reason, "core cannot run");
@@ -171,8 +175,19 @@ impl Publisher {
     }
 }
 
-async fn serve_core(core: Rc<Core>, listener: TcpListener) {
+/// Whether each of `cores` has a processor of the `allowed` ones to itself, and all of its time. Where a control group grants
+/// less time than there are processors, looking for work would use up what the work needs.
+fn owns_processors(cores: usize, allowed: usize) -> bool {
+    let granted = std::thread::available_parallelism().map_or(1, usize::from);
+    cores <= allowed && granted >= allowed
+}
+
+async fn serve_core(core: Rc<Core>, listener: TcpListener, spin: Duration) {
     let acceptor = Rc::new(Acceptor::default());
+    let looking = core.clone();
+    let vigil = Vigil::begin(spin, move || {
+        looking.collect();
+    });
     rt::spawn("upkeep", core.clone().upkeep());
     let (accepting, serving) = (acceptor.clone(), core.clone());
     rt::spawn("accept", async move {
@@ -190,6 +205,7 @@ async fn serve_core(core: Rc<Core>, listener: TcpListener) {
         visit::answer(&core);
     }
     acceptor.stop();
+    vigil.stop();
     // The accept ends and its socket is closed within a turn of the runtime.
     core.tick(DRAIN_TICK).await;
     let until = Instant::now() + core.armed().snapshot.http.drain_timeout;

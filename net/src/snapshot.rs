@@ -19,6 +19,8 @@ pub struct Settings {
     pub listen: SocketAddr,
     /// Cores to serve on; each gets a thread, a runtime, a listener and a shard.
     pub workers: usize,
+    /// How long a core with nothing to do looks for work before it sleeps, at most; zero for not at all.
+    pub spin: Duration,
 }
 
 /// SPEC §2 `http`: sizes in bytes.

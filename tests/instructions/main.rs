@@ -68,6 +68,8 @@ fn count(kind: &Kind) -> u64 {
     let governed = !kind.limits.is_null();
     let mut document = config(backend.addr().port(), kind.limits.clone());
     document["workers"] = json!(1);
+    // Looks for work that has not come are no request's.
+    document["spin"] = json!("0");
     document["require_key"] = json!(if governed { "on" } else { "off" });
     if !governed {
         document["governance"] = json!({ "enabled": false });

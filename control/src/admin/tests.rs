@@ -520,8 +520,8 @@ fn a_reload_is_whole_or_nothing_and_says_every_reason() {
             &["amout", "must set exactly one of {node, level}", "\"line\":14"],
         ),
         (
-            config(LIMITS, "listen: 127.0.0.1:1\nworkers: 3\n"),
-            &["\"path\":\"listen\"", "\"path\":\"workers\"", "\"line\":5"],
+            config(LIMITS, "listen: 127.0.0.1:1\nworkers: 3\nspin: 0\n"),
+            &["\"path\":\"listen\"", "\"path\":\"workers\"", "\"path\":\"spin\"", "\"line\":5"],
         ),
         (
             config(LIMITS, "admin: { listen: \"127.0.0.1:2\", token_env: PATH }\n"),

@@ -44,6 +44,8 @@ pub struct Config {
     pub admin: Option<Admin>,
     /// How many cores serve.
     pub workers: Workers,
+    /// How long a core with nothing to do looks for work before it sleeps, at most; zero for not at all.
+    pub spin: Duration,
     /// The folder of `governance.db`.
     pub data_dir: PathBuf,
     /// Whether traffic without a key is refused.
@@ -267,6 +269,7 @@ fn whole(decoder: &mut Decoder<'_>, root: At<'_>, path: &Path, credentials: Cred
         "tls",
         "admin",
         "workers",
+        "spin",
         "data_dir",
         "require_key",
         "http",
@@ -281,6 +284,7 @@ fn whole(decoder: &mut Decoder<'_>, root: At<'_>, path: &Path, credentials: Cred
     let tls = tls::server(decoder, &fields, folder, credentials);
     let admin = server::admin(decoder, &fields, folder, credentials);
     let workers = server::workers(decoder, &fields);
+    let spin = server::spin(decoder, &fields);
     let data_dir = server::data_dir(decoder, &fields, folder);
     let require_key = server::require_key(decoder, &fields);
     let http = server::http(decoder, &fields);
@@ -295,6 +299,7 @@ fn whole(decoder: &mut Decoder<'_>, root: At<'_>, path: &Path, credentials: Cred
         tls: tls?,
         admin: admin?,
         workers: workers?,
+        spin: spin?,
         data_dir: data_dir?,
         require_key: require_key?,
         http: http?,

@@ -87,6 +87,13 @@ pub fn workers(decoder: &mut Decoder<'_>, fields: &Fields<'_>) -> Option<Workers
     usize::try_from(count).ok().map(Workers::Count)
 }
 
+/// `spin`; `0` is off.
+pub fn spin(decoder: &mut Decoder<'_>, fields: &Fields<'_>) -> Option<Duration> {
+    let Some(at) = fields.get("spin") else { return Some(Duration::from_micros(bounds::SPIN_US)) };
+    duration(decoder, &at, Span::ZERO, Span(bounds::SPIN_MAX_US * 1_000))
+        .map(|span| Duration::from_nanos(span.0))
+}
+
 /// `data_dir`, relative to the folder of the config file.
 pub fn data_dir(decoder: &mut Decoder<'_>, fields: &Fields<'_>, folder: &Path) -> Option<PathBuf> {
     let text = match fields.get("data_dir") {

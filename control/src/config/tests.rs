@@ -101,7 +101,7 @@ fn the_page_example_is_right_and_complete() {
     let ids: Vec<_> = config.governance.limits.iter().map(|limit| limit.id.as_str().to_owned()).collect();
     assert_eq!(ids, ["acme_month", "ml_daily", "user_rpm", "global_rpm"]);
     assert_eq!(config.data_dir, Path::new("/etc/tt/tokentriage-data"));
-    assert_eq!(config.workers, Workers::Auto);
+    assert_eq!((config.workers, config.spin), (Workers::Auto, Duration::from_micros(100)));
 }
 
 #[test]
@@ -110,6 +110,7 @@ fn the_whole_schema_is_read() {
 listen: 0.0.0.0:80
 admin: { listen: "[::1]:81", token_env: TOKEN }
 workers: 3
+spin: 250us
 data_dir: ./data
 require_key: on
 http: { max_head: 8KiB, max_body: 1GiB, header_timeout: 1s, idle_timeout: 1m30s, connect_timeout: 200ms,
@@ -138,6 +139,7 @@ governance:
     let config = loaded.config;
     assert_eq!((config.listen.port(), config.require_key), (80, true));
     assert_eq!(config.admin.as_ref().and_then(|a| a.token.as_ref()).map(Secret::expose), Some("root-token"));
+    assert_eq!((config.workers, config.spin), (Workers::Count(3), Duration::from_micros(250)));
     assert_eq!((config.http.max_head, config.http.max_body), (8 << 10, 1 << 30));
     assert_eq!(config.http.idle_timeout, Duration::from_secs(90));
     let urls: Vec<_> =
@@ -188,6 +190,16 @@ fn every_error_has_its_path_and_line() {
             "E 9 listen: the key is given twice (first on line 2)",
         ],
     );
+    check("spin: 0", &[]);
+    check("spin: 1ms", &[]);
+    for (text, want) in [
+        ("1001us", "E 1 spin: must be at most 1ms"),
+        ("100", "E 1 spin: must be a duration such as 30s, 1m or 1h30m, not \"100\".."),
+        ("off", "E 1 spin: must be a duration such as 30s, 1m or 1h30m, not \"off\".."),
+        ("-1us", "E 1 spin: must be a duration such as 30s, 1m or 1h30m, not \"-1us\".."),
+    ] {
+        check(&format!("spin: {text}"), &[want]);
+    }
     check("workers: many", &["E 1 workers: must be auto or a number of cores, not \"many\""]);
     check(
         "http: { max_head: 10, connect_timeout: 0 }",

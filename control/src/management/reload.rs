@@ -319,6 +319,7 @@ fn fixed_settings(current: &Config, wanted: &Config, text: &str) -> Vec<Finding>
         (listen(current) != listen(wanted), &["admin", "listen"]),
         (token(current) != token(wanted), &["admin", "token_env"]),
         (current.workers != wanted.workers, &["workers"]),
+        (current.spin != wanted.spin, &["spin"]),
         (current.data_dir != wanted.data_dir, &["data_dir"]),
     ];
     let finding = |(_, path): (bool, &[&str])| Finding {

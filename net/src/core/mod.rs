@@ -316,6 +316,9 @@ impl Core {
                 }
             }
         });
+        if some {
+            rt::arrived();
+        }
         self.hand_out_urgent();
         some
     }

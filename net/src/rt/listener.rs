@@ -10,7 +10,7 @@ use monoio::net::TcpListener;
 use socket2::{Domain, Protocol, Socket, Type};
 use tracing::warn;
 
-use super::{Stream, sleep};
+use super::{Stream, arrived, sleep};
 use crate::bounds::{ACCEPT_BACK_OFF, ACCEPT_BACKLOG, ADDRESS_PATIENCE};
 
 /// Binds `count` listeners to one address and returns them with the address in force (a port of 0 is chosen by
@@ -83,7 +83,10 @@ impl Acceptor {
         *self.canceller.borrow_mut() = Some(canceller);
         loop {
             match listener.cancelable_accept(handle.clone()).await {
-                Ok((stream, _)) => serve(Stream::new(stream)),
+                Ok((stream, _)) => {
+                    arrived();
+                    serve(Stream::new(stream));
+                }
                 Err(_) if self.canceller.borrow().is_none() => return Ok(()),
                 Err(refused) => self.back_off(&refused).await,
             }

@@ -20,6 +20,7 @@ mod stream;
 mod sys;
 mod task;
 mod tls;
+mod vigil;
 
 pub use listener::{Acceptor, bind_all};
 pub use offload::{Offload, offload};
@@ -29,3 +30,4 @@ pub use stream::Stream;
 pub use sys::{allowed_cpus, monotonic_nanoseconds, nanoseconds_asleep, shutdown_read};
 pub use task::{Waited, Watch, first_of, sleep, spawn, watched};
 pub use tls::NoTls;
+pub use vigil::{Vigil, arrived};

@@ -7,7 +7,7 @@ use monoio::{IoUringDriver, LegacyDriver, RuntimeBuilder};
 use tracing::{debug, info, warn};
 
 use super::patience::keep_watch;
-use super::{spawn, sys};
+use super::{spawn, sys, vigil};
 use crate::bounds::{CORE_SLICE, RING_ENTRIES, SMALL_RING_ENTRIES};
 
 /// Pins the calling thread to `cpu` and runs `work` to its end on a runtime of its own.
@@ -22,11 +22,14 @@ pub fn run_core<T>(cpu: Option<usize>, work: impl Future<Output = T>) -> io::Res
         spawn("patience", keep_watch());
         work.await
     };
-    if let Some(cpu) = cpu
-        && let Err(refused) = monoio::utils::bind_to_cpu_set([cpu])
-    {
-        warn!(cpu, %refused, "core not pinned");
+    let mut pinned = false;
+    if let Some(cpu) = cpu {
+        match monoio::utils::bind_to_cpu_set([cpu]) {
+            Ok(()) => pinned = true,
+            Err(refused) => warn!(cpu, %refused, "core not pinned"),
+        }
     }
+    vigil::permit(pinned);
     if let Err(refused) = sys::run_in_slices(CORE_SLICE.as_nanos() as u64) {
         debug!(%refused, "a core wakes like any other thread");
     }
@@ -37,6 +40,7 @@ pub fn run_core<T>(cpu: Option<usize>, work: impl Future<Output = T>) -> io::Res
         }
     }
     warn!("no io_uring: running on epoll");
+    vigil::permit(false);
     let mut runtime = RuntimeBuilder::<LegacyDriver>::new().enable_timer().build()?;
     Ok(runtime.block_on(work))
 }

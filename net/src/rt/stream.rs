@@ -13,6 +13,7 @@ use rustls::{ClientConfig, ServerConfig};
 
 use super::sys;
 use super::tls::{NoTls, Session};
+use super::vigil::arrived;
 
 /// One connection of this core. Dropping it closes it.
 ///
@@ -37,7 +38,9 @@ impl Stream {
     /// # Errors
     /// What the kernel reports: refused, unreachable, no descriptors left.
     pub async fn connect(address: SocketAddr) -> io::Result<Stream> {
-        TcpStream::connect_addr(address).await.map(Stream::new)
+        let connected = TcpStream::connect_addr(address).await;
+        arrived();
+        connected.map(Stream::new)
     }
 
     /// Begins TLS as a client that wants to speak to `name`. No bound of its own.
@@ -70,11 +73,14 @@ impl Stream {
     /// TLS one that the peer has announced, and a connection that just ends is an error.
     pub async fn read(&mut self, mut buffer: Vec<u8>, room: usize) -> (io::Result<usize>, Vec<u8>) {
         if let Some(session) = &mut self.tls {
-            return Box::pin(session.read(&mut self.inner, buffer, room)).await;
+            let read = Box::pin(session.read(&mut self.inner, buffer, room)).await;
+            arrived();
+            return read;
         }
         buffer.reserve(room);
         let (from, to) = (buffer.len(), buffer.capacity());
         let (result, slice) = self.inner.read(buffer.slice_mut(from..to)).await;
+        arrived();
         (result, slice.into_inner())
     }
 
