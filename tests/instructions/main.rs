@@ -2,7 +2,8 @@
 //!
 //! [bench/instructions.json](../../bench/instructions.json) keeps what was reached. More by a twentieth fails the test, and
 //! so does less: a gain that is not written down is lost again unseen. `TOKENTRIAGE_WRITE_DOCS=1` writes the new figures.
-//! Only a build with optimisation is compared, and only where valgrind is. SHA-256 counts dearer here than it is: valgrind has no instruction for it.
+//! Only a build with optimisation is compared, and only where valgrind is and the processor has what that one had on which the
+//! figures were counted: the C library copies and compares by what it finds.
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -25,6 +26,17 @@ const CONNECTIONS: usize = 8;
 /// How far a figure may be from what is written down, in percent: how many completions come at once is chance.
 const TOLERANCE: u64 = 5;
 const BODY: &str = r#"{"model":"m1","messages":[{"role":"user","content":"Say hello to the world, please, in one short sentence."}],"max_tokens":64,"temperature":0.2}"#;
+
+/// Of the processor's features those that the C library and the crates choose their ways by, as far as valgrind shows them.
+const FEATURES: [&str; 6] = ["sse4_2", "avx2", "bmi2", "movbe", "erms", "rtm"];
+
+/// Those of [`FEATURES`] that this processor has.
+fn processor() -> String {
+    let known = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let flags = known.lines().find_map(|line| line.strip_prefix("flags")).unwrap_or_default();
+    let has = |feature: &&str| flags.split_whitespace().any(|flag| flag == *feature);
+    FEATURES.into_iter().filter(has).collect::<Vec<_>>().join(" ")
+}
 
 /// A kind of request.
 struct Kind {
@@ -137,10 +149,19 @@ fn no_request_costs_more_instructions_than_it_did() {
     let counted: Vec<(&str, u64)> = kinds().iter().map(|kind| (kind.name, count(kind))).collect();
     println!("instructions a request: {counted:?}; written down: {kept}");
     if std::env::var_os("TOKENTRIAGE_WRITE_DOCS").is_some() {
-        let figures: Map<String, Value> =
+        let mut figures: Map<String, Value> =
             counted.iter().map(|(name, count)| ((*name).to_owned(), json!(count))).collect();
+        figures.insert("processor".to_owned(), processor().into());
         let text = serde_json::to_string_pretty(&figures).expect("JSON") + "\n";
         std::fs::write(&path, text).expect("a writable repository");
+        return;
+    }
+    if kept["processor"] != processor() {
+        println!(
+            "not compared: the figures are those of a processor with {}, not {}",
+            kept["processor"],
+            processor()
+        );
         return;
     }
     for (name, count) in counted {
