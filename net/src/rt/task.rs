@@ -9,6 +9,7 @@ use std::time::Duration;
 use monoio::time::Sleep;
 use tracing::error;
 
+use super::patience::Seat;
 use super::{Late, Stream, within};
 use crate::bounds::{CLIENT_WATCH_DELAY, CLIENT_WATCH_TICK};
 
@@ -16,9 +17,11 @@ use crate::bounds::{CLIENT_WATCH_DELAY, CLIENT_WATCH_TICK};
 /// unwinds, so its permits and holds are released, and the core goes on.
 pub fn spawn(what: &'static str, work: impl Future<Output = ()> + 'static) {
     monoio::spawn(async move {
+        let seat = Seat::take();
         let mut work = pin!(work);
         let guarded = poll_fn(|context| {
-            match std::panic::catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context))) {
+            let poll = || std::panic::catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context)));
+            match seat.polled(poll) {
                 Ok(poll) => poll,
                 Err(_) => {
                     error!(what, "a task panicked and was ended");
