@@ -99,6 +99,25 @@ pub fn run_in_slices(slice: u64) -> io::Result<()> {
     }
 }
 
+/// Lets whoever waits for the calling thread's processor have it; nobody waits: goes on at once.
+pub fn give_way() {
+    // SAFETY: no memory is passed.
+    unsafe {
+        libc::sched_yield();
+    }
+}
+
+/// How often the calling thread has had to leave its processor to another one while it could have gone on.
+pub fn times_displaced() -> i64 {
+    // SAFETY: a plain record of integers, for which all zeros is a valid value.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: `usage` is one valid record for the whole call. A failure leaves it at zero.
+    unsafe {
+        libc::getrusage(libc::RUSAGE_THREAD, &mut usage);
+    }
+    usage.ru_nivcsw
+}
+
 /// How the calling thread is scheduled.
 fn scheduling() -> io::Result<libc::sched_attr> {
     // SAFETY: a plain record of integers, for which all zeros is a valid value.

@@ -6,7 +6,8 @@
 //! A look is one turn of the runtime that cannot sleep: the vigil, a task of its own, waits for something that is always
 //! there (an end of a socket pair, to be writable), and the runtime goes on its whole way for that: it hands over what was
 //! submitted, takes completions, wakers of other threads and timers, and comes back. So nothing starves, however long
-//! looks follow one another, and when the vigil ends the core sleeps as it always did.
+//! looks follow one another, and when the vigil ends the core sleeps as it always did. Other threads that want the processor
+//! get it at each look, and are then left alone with it for a while.
 //!
 //! Rejected: two tasks that wake each other in turn. That is a third less work a look, but the runtime then never gets to
 //! timers and to other threads' wakers while it lasts, and those would need a way around it.
@@ -22,7 +23,7 @@ use std::time::{Duration, Instant};
 use monoio::net::UnixStream;
 use tracing::warn;
 
-use super::spawn;
+use super::{spawn, sys};
 use crate::bounds::PAUSES_A_LOOK;
 use window::Window;
 
@@ -95,15 +96,24 @@ async fn keep(
     mut take_in: impl FnMut(),
 ) {
     let begin = Instant::now();
+    let mut displaced = sys::times_displaced();
     while !over.get() {
         let seen = ARRIVALS.get();
         let rest = begin.elapsed();
-        let until = rest + Duration::from_nanos(window.rest(nanoseconds(rest)));
+        let mut until = rest + Duration::from_nanos(window.rest(nanoseconds(rest)));
+        if until > rest {
+            let before = std::mem::replace(&mut displaced, sys::times_displaced());
+            if displaced != before {
+                window.displaced(nanoseconds(rest));
+                until = rest;
+            }
+        }
         let mut now = rest;
         while now < until && ARRIVALS.get() == seen {
             for _ in 0..PAUSES_A_LOOK {
                 std::hint::spin_loop();
             }
+            sys::give_way();
             if ready.writable(false).await.is_err() {
                 break;
             }

@@ -8,7 +8,8 @@
 //! leaves the shortest. Whether a wait was looked or slept through makes no difference to it.
 //!
 //! A core that works more than it waits does not look at all: what it gains by sleeping is that more comes at once, which is
-//! less work for each.
+//! less work for each. Neither does one whose processor others want as well: each look would be theirs. That shows when the
+//! core has had to leave it; from then on there is no look for [`PAUSE`].
 //!
 //! Invariant: the length is nothing, or between a sixteenth of the longest and the longest.
 
@@ -18,6 +19,8 @@ use std::time::Duration;
 const SHORTEST: u64 = 16;
 /// A wait longer than the longest look leaves this part of the length.
 const SHRINK: u64 = 8;
+/// Nanoseconds without a look after others wanted the processor.
+const PAUSE: u64 = 2_000_000;
 /// Each stretch of work, and each wait, counts for this part of its average.
 const SMOOTHING: u64 = 8;
 
@@ -32,13 +35,15 @@ pub(super) struct Window {
     wait: u64,
     /// When the stretch under way began.
     since: u64,
+    /// Until when no look is taken, whatever the waits.
+    shut_until: u64,
 }
 
 impl Window {
     /// Nothing is known at `now`: no look is taken until waits have been short.
     pub(super) fn new(longest: Duration, now: u64) -> Window {
         let longest = u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX);
-        Window { longest, length: 0, work: 0, wait: 0, since: now }
+        Window { longest, length: 0, work: 0, wait: 0, since: now, shut_until: 0 }
     }
 
     /// The core has nothing to do. How long it is to look for work, in nanoseconds; 0: not at all.
@@ -48,11 +53,19 @@ impl Window {
         if self.work > self.wait { 0 } else { self.length }
     }
 
+    /// Others have had the core's processor since the last rest.
+    pub(super) fn displaced(&mut self, now: u64) {
+        self.length = 0;
+        self.shut_until = now.saturating_add(PAUSE);
+    }
+
     /// Work has come.
     pub(super) fn came(&mut self, now: u64) {
         let stretch = self.stretch(now);
         self.wait = smoothed(self.wait, stretch.min(self.longest));
-        self.length = if stretch <= self.longest {
+        self.length = if now < self.shut_until {
+            0
+        } else if stretch <= self.longest {
             self.length.saturating_mul(2).clamp(self.shortest(), self.longest)
         } else {
             Some(self.length / SHRINK).filter(|left| *left >= self.shortest()).unwrap_or(0)
@@ -150,6 +163,8 @@ mod tests {
         doublings: Option<u32>,
         work: Vec<u64>,
         waits: Vec<u64>,
+        /// When it was displaced last.
+        displaced: Option<u64>,
     }
 
     impl Oracle {
@@ -166,8 +181,10 @@ mod tests {
             (length, Oracle::average(&self.waits) - Oracle::average(&self.work))
         }
 
-        fn came(&mut self, wait: u64) {
+        fn came(&mut self, now: u64, wait: u64) {
+            let shut = self.displaced.is_some_and(|at| now - at < 2 * MILLISECOND);
             self.doublings = match self.doublings {
+                _ if shut => None,
                 None if wait <= LONGEST => Some(0),
                 Some(count) if wait <= LONGEST => Some((count + 1).min(4)),
                 Some(count) => count.checked_sub(3),
@@ -189,7 +206,7 @@ mod tests {
         let (mut window, mut oracle, mut now) = (window(), Oracle::default(), 0);
         let (mut lengths, mut busy) = ([0; 6], 0);
         let mut stretch = 1;
-        for step in 0..5_000 {
+        for step in 0..10_000 {
             if step % 50 == 0 {
                 stretch = [1_000, 20_000, 100_000, 150_000, 400_000][random(5) as usize];
             }
@@ -206,9 +223,13 @@ mod tests {
                 busy += 1;
             }
             lengths[if said == 0 { 5 } else { (said / (LONGEST / 16)).ilog2() as usize }] += 1;
+            if random(200) == 0 {
+                window.displaced(now);
+                (oracle.displaced, oracle.doublings) = (Some(now), None);
+            }
             let wait = random(stretch);
             now += wait;
-            oracle.came(wait);
+            oracle.came(now, wait);
             window.came(now);
         }
         assert!(lengths.iter().all(|seen| *seen > 20) && busy > 500, "{lengths:?}, {busy}");
