@@ -1,8 +1,9 @@
 //! Drives fuzz targets as ordinary tests on the stable toolchain.
 //!
 //! A target is a function that must not panic on any bytes. Its corpus, `corpus/<target>`, is replayed first; then
-//! entries of it are edited at random for `FUZZ_SECONDS` (3 without that variable). What makes the target panic is shrunk by
-//! `proptest`, written to the corpus as `found-<hash>`, and shown: from then on every run replays it.
+//! entries of it are edited at random for `FUZZ_SECONDS` (3 without that variable). Which edits follows from `FUZZ_SEED` (0 without
+//! it): the tests fail for what was changed, and not for luck, and another seed looks elsewhere. What makes the target panic is
+//! shrunk by `proptest`, written to the corpus as `found-<hash>`, and shown: from then on every run replays it.
 //!
 //! Rejected: `cargo fuzz` and `bolero` with libFuzzer, whose coverage wants a nightly compiler; bolero's own random engine, which
 //! makes inputs from nothing, so that none of them is ever nearly a request. A corpus that is nearly right, edited, goes deeper.
@@ -14,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use proptest::test_runner::{Config, TestCaseError, TestError, TestRunner};
+use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
 
 /// Inputs longer than this teach nothing that shorter ones do not.
 const LONGEST: usize = 64 * 1024;
@@ -39,14 +40,17 @@ pub fn fuzz(target: &str, dictionary: &'static [&'static str], check: impl Fn(&[
         let _replayed = Shown(path);
         check(input);
     }
-    let seconds =
-        std::env::var("FUZZ_SECONDS").map_or(3, |text| text.parse().expect("FUZZ_SECONDS: a whole number"));
+    let number = |name: &str, otherwise: u64| {
+        std::env::var(name)
+            .map_or(otherwise, |text| text.parse().unwrap_or_else(|_| panic!("{name}: a whole number")))
+    };
+    let (seconds, seed) = (number("FUZZ_SECONDS", 3), number("FUZZ_SEED", 0));
     let end = Instant::now() + Duration::from_secs(seconds);
     let inputs = edited(corpus.into_values().collect(), dictionary);
     let mut tried = 0u64;
     while Instant::now() < end {
         let config = Config { cases: ROUND, failure_persistence: None, ..Config::default() };
-        let found = TestRunner::new(config).run(&inputs, |input| {
+        let found = TestRunner::new_with_rng(config, random(seed, tried)).run(&inputs, |input| {
             check(&input);
             Ok::<_, TestCaseError>(())
         });
@@ -60,6 +64,14 @@ pub fn fuzz(target: &str, dictionary: &'static [&'static str], check: impl Fn(&[
         }
     }
     println!("{target}: {tried} inputs in {seconds} s");
+}
+
+/// The randomness of the round that begins with input number `tried`.
+fn random(seed: u64, tried: u64) -> TestRng {
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&seed.to_le_bytes());
+    bytes[8..16].copy_from_slice(&tried.to_le_bytes());
+    TestRng::from_seed(RngAlgorithm::ChaCha, &bytes)
 }
 
 /// Says which entry of a corpus it was, when a replay panics.

@@ -81,13 +81,16 @@ impl<'b> Parts<'b> {
                 _ => Err("something follows its last boundary"),
             };
         }
-        let Some(rest) = rest.strip_prefix(b"\r\n") else {
-            return Err("a line begins like its boundary and is none");
-        };
+        const LIKE: Reason = "a line begins like its boundary and is none";
+        let Some(rest) = rest.strip_prefix(b"\r\n") else { return Err(LIKE) };
         let start = self.at + 2;
         let bounded = &rest[..rest.len().min(MAX_PART_HEAD)];
         // A part without headers has no name either.
         let Some(head) = memmem::find(bounded, b"\r\n\r\n") else { return Err("a part's head does not end") };
+        // Who cuts at boundaries before reading heads would see other parts.
+        if memmem::find(&self.body[self.at..start + head], &self.delimiter).is_some() {
+            return Err(LIKE);
+        }
         let (name, is_text) = read_head(&rest[..head])?;
         let from = start + head + 4;
         // The content may be empty: its delimiter then begins with the head's last line end.

@@ -82,6 +82,12 @@ fn a_form_that_could_be_read_in_two_ways_is_refused() {
     check("no last boundary", form(&[model()])[..model().len()].to_vec());
     check("a last boundary in half", form(&[model()])[..model().len() + 4].to_vec());
     check("a line like the boundary", form(&[model(), field("file", "a\r\n-------f0rmX")]));
+    let headed = |line: &str| {
+        format!("--{BOUNDARY}\r\n{line}Content-Disposition: form-data; name=\"model\"\r\n\r\nm\r\n")
+    };
+    assert!(read(&form(&[headed("X: y\r\n")]), BOUNDARY, Endpoint::AudioTranscriptions).is_ok());
+    check("a line like the boundary in a head", form(&[headed(&format!("--{BOUNDARY}X: y\r\n"))]));
+    check("a boundary in a head", form(&[headed(&format!("--{BOUNDARY}\r\n"))]));
     check("a blank behind a boundary", form(&[model().replacen("f0rm\r\n", "f0rm \r\n", 1)]));
     check(
         "line ends of LF",
