@@ -209,7 +209,7 @@ pub struct Metrics {
     pub exchanges: Exchanges,
     /// What they used.
     pub used: UsageSum,
-    /// From the chain to the verdict of gate 1.
+    /// From the head read to the verdict of gate 1.
     pub gate_one: Histogram,
     /// From the ask to the verdict of gate 2.
     pub gate_two: Histogram,

@@ -110,7 +110,7 @@ impl Meter {
         });
     }
 
-    /// Gate 1 judged, and took that long: the caps found, and all of them asked.
+    /// Gate 1 judged, and took that long from the head read: the key proved, the caps found, and all of them asked.
     pub fn gate_one(&self, took: Span) {
         self.count(|counts| counts.gate_one.observe(took));
     }

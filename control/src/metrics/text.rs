@@ -193,7 +193,7 @@ impl Shown {
         let figures = &self.figures;
         sheet.histograms(
             "gate_one_seconds",
-            "From the chain to the verdict of gate 1, which counts requests and slots",
+            "From the head read to the verdict of gate 1: whose request it is, then requests and slots",
             [(vec![], &figures.gate_one)],
         )?;
         sheet.histograms(
