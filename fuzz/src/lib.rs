@@ -1,7 +1,7 @@
 //! Drives fuzz targets as ordinary tests on the stable toolchain.
 //!
 //! A target is a function that must not panic on any bytes. Its corpus, `corpus/<target>`, is replayed first; then
-//! entries of it are edited at random for `FUZZ_SECONDS` (3 without that variable). Which edits follows from `FUZZ_SEED` (0 without
+//! entries of it are edited at random for `FUZZ_SECONDS` (10 without that variable). Which edits follows from `FUZZ_SEED` (0 without
 //! it): the tests fail for what was changed, and not for luck, and another seed looks elsewhere. What makes the target panic is
 //! shrunk by `proptest`, written to the corpus as `found-<hash>`, and shown: from then on every run replays it.
 //!
@@ -44,7 +44,7 @@ pub fn fuzz(target: &str, dictionary: &'static [&'static str], check: impl Fn(&[
         std::env::var(name)
             .map_or(otherwise, |text| text.parse().unwrap_or_else(|_| panic!("{name}: a whole number")))
     };
-    let (seconds, seed) = (number("FUZZ_SECONDS", 3), number("FUZZ_SEED", 0));
+    let (seconds, seed) = (number("FUZZ_SECONDS", 10), number("FUZZ_SEED", 0));
     let end = Instant::now() + Duration::from_secs(seconds);
     let inputs = edited(corpus.into_values().collect(), dictionary);
     let mut tried = 0u64;
