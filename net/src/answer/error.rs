@@ -3,7 +3,7 @@
 //! A message says what is wrong, where, and what to do about it. `type` is the word that the OpenAI or
 //! Anthropic API uses for the status, `code` the machine-readable reason, the same in both.
 
-use super::{Escaped, To, write_json, write_member, write_name, write_raw};
+use super::{Escaped, To, write_json, write_member, write_quoted, write_raw};
 use crate::endpoint::Dialect;
 use crate::http1::HeadError;
 use crate::http1::write::write_header;
@@ -214,17 +214,11 @@ pub(super) fn open(
         Dialect::Anthropic => b"{\"type\":\"error\",\"error\":{",
         _ => &b"{\"error\":{"[..],
     });
-    let write_message = |out: &mut Vec<u8>| {
-        write_name(out, "message");
-        out.push(b'"');
-        message(out);
-        out.push(b'"');
-    };
     if to.dialect == Dialect::Anthropic {
         write_member(out, "type", kind);
-        write_message(out);
+        write_quoted(out, "message", message);
     } else {
-        write_message(out);
+        write_quoted(out, "message", message);
         write_member(out, "type", kind);
     }
     match param {

@@ -7,6 +7,28 @@ use engine::{RateLeft, Span, Units};
 use jiff::Timestamp;
 use std::io::Write;
 
+/// What stands in front of limit, remaining and reset: of requests, then of tokens.
+const OPENAI: [[&str; 3]; 2] = [
+    [
+        "x-ratelimit-limit-requests: ",
+        "\r\nx-ratelimit-remaining-requests: ",
+        "\r\nx-ratelimit-reset-requests: ",
+    ],
+    ["x-ratelimit-limit-tokens: ", "\r\nx-ratelimit-remaining-tokens: ", "\r\nx-ratelimit-reset-tokens: "],
+];
+const ANTHROPIC: [[&str; 3]; 2] = [
+    [
+        "anthropic-ratelimit-requests-limit: ",
+        "\r\nanthropic-ratelimit-requests-remaining: ",
+        "\r\nanthropic-ratelimit-requests-reset: ",
+    ],
+    [
+        "anthropic-ratelimit-tokens-limit: ",
+        "\r\nanthropic-ratelimit-tokens-remaining: ",
+        "\r\nanthropic-ratelimit-tokens-reset: ",
+    ],
+];
+
 /// Append the rate headers for the tightest rpm and tpm of the chain, as whole lines.
 ///
 /// OpenAI's names with Go durations, rounded up to the millisecond so that they stay ASCII; on Anthropic
@@ -19,82 +41,26 @@ pub fn write_rate_headers(
     tokens: Option<RateLeft>,
     now: Timestamp,
 ) -> Option<Role> {
-    let any = requests.or(tokens).is_some();
-    if dialect == Dialect::Anthropic {
-        // Writing into a vector cannot fail.
-        let reset = |out: &mut Vec<u8>, left: RateLeft| _ = write!(out, "{}", moment(now, left.reset));
-        if let Some(left) = requests {
-            write_left(
-                out,
-                left,
-                [
-                    "anthropic-ratelimit-requests-limit: ",
-                    "\r\nanthropic-ratelimit-requests-remaining: ",
-                    "\r\nanthropic-ratelimit-requests-reset: ",
-                ],
-                reset,
-            );
-        }
-        if let Some(left) = tokens {
-            write_left(
-                out,
-                left,
-                [
-                    "anthropic-ratelimit-tokens-limit: ",
-                    "\r\nanthropic-ratelimit-tokens-remaining: ",
-                    "\r\nanthropic-ratelimit-tokens-reset: ",
-                ],
-                reset,
-            );
-        }
-        return any.then_some(Role::AnthropicRateLimit);
-    }
-    let reset = |out: &mut Vec<u8>, left: RateLeft| write_go_milliseconds(out, left.reset.as_millis_ceil());
-    if let Some(left) = requests {
-        write_left(
-            out,
-            left,
-            [
-                "x-ratelimit-limit-requests: ",
-                "\r\nx-ratelimit-remaining-requests: ",
-                "\r\nx-ratelimit-reset-requests: ",
-            ],
-            reset,
-        );
-    }
-    if let Some(left) = tokens {
-        write_left(
-            out,
-            left,
-            [
-                "x-ratelimit-limit-tokens: ",
-                "\r\nx-ratelimit-remaining-tokens: ",
-                "\r\nx-ratelimit-reset-tokens: ",
-            ],
-            reset,
-        );
-    }
-    any.then_some(Role::RateLimit)
-}
-
-/// Append three lines, given by what stands in front of limit, remaining and reset. Inlined, so that the lengths of the names
-/// are known where they are copied: this is on the way of every success.
-#[inline(always)]
-fn write_left(
-    out: &mut Vec<u8>,
-    left: RateLeft,
-    [limit, remaining, reset]: [&str; 3],
-    write_reset: impl FnOnce(&mut Vec<u8>, RateLeft),
-) {
+    let anthropic = dialect == Dialect::Anthropic;
+    let (names, role) =
+        if anthropic { (&ANTHROPIC, Role::AnthropicRateLimit) } else { (&OPENAI, Role::RateLimit) };
     // Counts are configured as u64.
     let count = |units: Units| u64::try_from(units.0).unwrap_or(u64::MAX);
-    out.extend_from_slice(limit.as_bytes());
-    write_number(out, count(left.limit));
-    out.extend_from_slice(remaining.as_bytes());
-    write_number(out, count(left.remaining));
-    out.extend_from_slice(reset.as_bytes());
-    write_reset(out, left);
-    out.extend_from_slice(b"\r\n");
+    for ([limit, remaining, reset], left) in names.iter().zip([requests, tokens]) {
+        let Some(left) = left else { continue };
+        out.extend_from_slice(limit.as_bytes());
+        write_number(out, count(left.limit));
+        out.extend_from_slice(remaining.as_bytes());
+        write_number(out, count(left.remaining));
+        out.extend_from_slice(reset.as_bytes());
+        match anthropic {
+            // Writing into a vector cannot fail.
+            true => _ = write!(out, "{}", moment(now, left.reset)),
+            false => write_go_milliseconds(out, left.reset.as_millis_ceil()),
+        }
+        out.extend_from_slice(b"\r\n");
+    }
+    requests.or(tokens).map(|_| role)
 }
 
 /// Append a duration as Go prints it, as the engine's `Span::go_string` does for people: that one goes through the standard

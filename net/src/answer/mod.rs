@@ -117,6 +117,14 @@ fn write_member(out: &mut Vec<u8>, name: &str, text: &str) {
     write_string(out, text);
 }
 
+/// Append `"name":"..."`, where `inside` writes the inside of a JSON string.
+fn write_quoted(out: &mut Vec<u8>, name: &str, inside: impl FnOnce(&mut Vec<u8>)) {
+    write_name(out, name);
+    out.push(b'"');
+    inside(out);
+    out.push(b'"');
+}
+
 /// Append `"name":raw`: booleans, null, and what begins with a bracket.
 #[inline]
 fn write_raw(out: &mut Vec<u8>, name: &str, raw: &str) {
@@ -158,10 +166,8 @@ fn write_name(out: &mut Vec<u8>, name: &str) {
 fn write_time(out: &mut Vec<u8>, name: &str, at: Option<jiff::Timestamp>) {
     match at {
         Some(at) => {
-            write_name(out, name);
-            out.push(b'"');
-            let _ = write!(Escaped(out), "{}", whole_seconds(at));
-            out.push(b'"');
+            // Writing into a vector cannot fail.
+            write_quoted(out, name, |out| _ = write!(Escaped(out), "{}", whole_seconds(at)));
         }
         None => write_raw(out, name, "null"),
     }
