@@ -36,19 +36,6 @@ pub fn before_special(bytes: &[u8]) -> usize {
     run(bytes, marks, is_special, far)
 }
 
-/// Whether all bytes are ASCII. The standard library looks at what is left behind its blocks, half of a short body, byte
-/// by byte.
-pub fn is_ascii(bytes: &[u8]) -> bool {
-    /// Bytes that are looked at before it is asked whether one was none.
-    const BLOCK: usize = 1024;
-    bytes.chunks(BLOCK).all(|block| {
-        let Some(last) = block.last_chunk() else { return block.is_ascii() };
-        let (words, _) = block.as_chunks();
-        let any = words.iter().fold(u64::from_le_bytes(*last), |any, word| any | u64::from_le_bytes(*word));
-        any & TOP == 0
-    })
-}
-
 #[inline(always)]
 fn quotes(word: u64) -> u64 {
     ((word ^ QUOTES).wrapping_sub(EACH) | (word ^ BACKSLASHES).wrapping_sub(EACH)) & !word & TOP
@@ -103,19 +90,6 @@ mod tests {
                     check(&bytes);
                     check(&bytes[..place + 2]);
                 }
-            }
-        }
-    }
-
-    #[test]
-    fn one_byte_that_is_not_ascii_is_found_at_every_place() {
-        for length in (0..70).chain([1023, 1024, 1025, 1031, 1032, 2050]) {
-            let mut bytes = vec![0x7f; length];
-            assert!(is_ascii(&bytes), "{length}");
-            for at in 0..length {
-                bytes[at] = 0x80;
-                assert!(!is_ascii(&bytes), "{at} of {length}");
-                bytes[at] = 0x7f;
             }
         }
     }

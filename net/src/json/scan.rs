@@ -9,7 +9,7 @@
 //! is not asked again.
 
 use super::nesting::Nesting;
-use super::plain::{before_special, is_ascii};
+use super::plain::before_special;
 use std::borrow::Cow;
 use std::ops::Range;
 
@@ -179,7 +179,7 @@ impl<'a> Scanner<'a> {
     /// A scanner over a whole document, which must be UTF-8 (checked here, once, for all of it).
     #[inline]
     pub fn new(bytes: &'a [u8]) -> Scanned<Scanner<'a>> {
-        let ascii = is_ascii(bytes); // most bodies are, which is told sooner
+        let ascii = bytes.is_ascii(); // most bodies are, which is told sooner
         if !ascii && let Err(error) = std::str::from_utf8(bytes) {
             return Err(ScanError { offset: error.valid_up_to(), reason: "the body is not UTF-8" });
         }
