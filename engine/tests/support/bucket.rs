@@ -72,18 +72,6 @@ impl Bucket {
         self
     }
 
-    /// At gate 1, somebody came, was refused by another cap, and gave back at once what had been put in.
-    pub fn pass(self, grain: Grain, now: u64, amount: u128) -> Bucket {
-        let mut after = self.at(grain, now, amount);
-        after.given_back += 1;
-        after
-    }
-
-    /// At gate 1, somebody came and was refused.
-    pub fn see(&mut self, grain: Grain, now: u64) {
-        self.seen = self.seen.max(now / grain.tick);
-    }
-
     /// At `now`, drained by what it was drained by last.
     pub fn later(self, grain: Grain, now: u64) -> Bucket {
         self.at(grain, now, self.rate)
