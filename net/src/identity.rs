@@ -224,13 +224,7 @@ mod tests {
         };
         let rotated = KEY.replace("0123", "9876");
         let presented = [KEY, OTHER, &rotated, "tt_vk_FEKZdMs2UQRi_x"];
-        let mut seed = 0x9E37_79B9_7F4A_7C15u64;
-        let mut random = |below: u64| {
-            seed ^= seed << 13;
-            seed ^= seed >> 7;
-            seed ^= seed << 17;
-            seed % below
-        };
+        let mut random = crate::seeded::seeded();
         let (mut ring, mut proof, mut verdicts) = (KeyRing::default(), Proof::default(), [0, 0]);
         for _ in 0..20_000 {
             match random(8) {

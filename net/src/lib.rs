@@ -29,6 +29,8 @@ mod relay;
 mod retired;
 #[doc(hidden)]
 pub mod rt;
+#[cfg(test)]
+mod seeded;
 mod server;
 mod snapshot;
 mod tally;

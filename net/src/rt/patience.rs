@@ -232,13 +232,7 @@ mod tests {
     #[test]
     fn no_wait_is_over_early_and_none_is_forgotten() {
         let tick = PATIENCE_TICK.as_nanos() as u64;
-        let mut seed = 0x9E37_79B9_7F4A_7C15u64;
-        let mut random = |below: u64| {
-            seed ^= seed << 13;
-            seed ^= seed >> 7;
-            seed ^= seed << 17;
-            seed % below
-        };
+        let mut random = crate::seeded::seeded();
         let waits = Waits::default();
         let seats = [(); 4].map(|()| waits.seat());
         // When it really began, and its span, in nanoseconds.

@@ -196,13 +196,7 @@ mod tests {
 
     #[test]
     fn it_decides_as_the_naive_one_does() {
-        let mut seed = 0x9E37_79B9_7F4A_7C15u64;
-        let mut random = |below: u64| {
-            seed ^= seed << 13;
-            seed ^= seed >> 7;
-            seed ^= seed << 17;
-            seed % below
-        };
+        let mut random = crate::seeded::seeded();
         let (mut window, mut oracle, mut now) = (window(), Oracle::default(), 0);
         let (mut lengths, mut busy) = ([0; 6], 0);
         let mut stretch = 1;
