@@ -129,8 +129,8 @@ fn a_config_that_the_gateway_refuses_is_shown_in_its_own_words() {
     assert!(error.contains("the gateway ended at once") && error.contains("fortnight"), "{error}");
 }
 
-#[test]
-fn a_gateway_that_is_killed_is_the_reason_that_is_given() {
+/// `steady`, shortened, in front of what `tests/load/NAME` makes of the gateway under test.
+fn with_stand_in(name: &str) -> (tempfile::TempDir, Settings) {
     let folder = tempfile::tempdir().expect("a folder");
     let link = |name: &str, to: &Path| {
         let path = folder.path().join(name);
@@ -138,14 +138,27 @@ fn a_gateway_that_is_killed_is_the_reason_that_is_given() {
         path
     };
     link("gateway", Path::new(TOKENTRIAGE));
-    let path = link("killed_soon", &support::repository().join("tests/load/killed_soon"));
+    let path = link(name, &support::repository().join("tests/load").join(name));
     let mut settings = short("steady");
     settings.target = Where::Own(Own { path, workers: Some(1), cores: Vec::new() });
+    (folder, settings)
+}
+
+#[test]
+fn a_gateway_that_is_killed_is_the_reason_that_is_given() {
+    let (_folder, mut settings) = with_stand_in("killed_soon");
     // It is killed before this is over.
     settings.scenario.load.duration = Duration::from_millis(1500);
     settings.scenario.load.grace = Duration::ZERO;
     let error = run(&settings, &mut |_| ()).expect_err("it was killed");
     assert!(error.contains("the gateway ended"), "{error}");
+}
+
+#[test]
+fn a_gateway_that_ends_with_something_held_has_failed() {
+    let (_folder, settings) = with_stand_in("leaks");
+    let error = run(&settings, &mut |_| ()).expect_err("it leaked");
+    assert!(error.contains("held something") && error.contains("holds=1"), "{error}");
 }
 
 /// A backend and a gateway that are already there, as for anybody.

@@ -1,12 +1,14 @@
 //! Processes that are started here, with their temporary folders: ended when their owner lets go of them, by return, error or panic,
 //! and all at once when the command is told to stop.
 //!
-//! They are killed: what they wrote is thrown away with the folder, so there is nothing that a slow end would save.
+//! They are killed: what they wrote is thrown away with the folder. One that is to end by itself is asked to first ([`Process::end`]).
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 /// One that runs.
@@ -93,6 +95,24 @@ impl Process {
         let mine = family.live.iter_mut().find(|one| one.number == self.number)?;
         mine.child.try_wait().ok().flatten()
     }
+
+    /// Asks it to end (SIGTERM) and waits until it has; `None` if it has not after `patience`.
+    pub fn end(&self, patience: Duration) -> Option<ExitStatus> {
+        let until = Instant::now() + patience;
+        if self.ended().is_none()
+            && let Some(pid) = i32::try_from(self.pid).ok().and_then(Pid::from_raw)
+        {
+            // It is this one's still: nobody has been told of its end. One that has ended meanwhile needs no signal.
+            let _ = kill_process(pid, Signal::TERM);
+        }
+        loop {
+            match self.ended() {
+                Some(status) => return Some(status),
+                None if Instant::now() >= until => return None,
+                None => std::thread::sleep(Duration::from_millis(5)),
+            }
+        }
+    }
 }
 
 impl Drop for Process {
@@ -110,6 +130,8 @@ impl Drop for Process {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::process::ExitStatusExt;
+
     use super::*;
 
     #[test]
@@ -132,15 +154,30 @@ mod tests {
         assert!(wrong.starts_with("/no/such/command: "), "{wrong}");
     }
 
-    #[test]
-    fn an_end_of_its_own_is_seen() {
+    fn start(script: &str) -> Process {
         let home = tempfile::tempdir().expect("a folder");
-        let process = Process::start(Command::new("false"), home, &[]).expect("the system has false");
-        let end = std::time::Instant::now() + std::time::Duration::from_secs(10);
-        while process.ended().is_none() {
-            assert!(std::time::Instant::now() < end, "it has not ended");
-            std::thread::sleep(std::time::Duration::from_millis(5));
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).current_dir(home.path());
+        Process::start(command, home, &[]).expect("the system has sh")
+    }
+
+    fn until(what: &str, mut is: impl FnMut() -> bool) {
+        let end = Instant::now() + Duration::from_secs(10);
+        while !is() {
+            assert!(Instant::now() < end, "{what}");
+            std::thread::sleep(Duration::from_millis(5));
         }
-        assert_eq!(process.ended().and_then(|status| status.code()), Some(1));
+    }
+
+    #[test]
+    fn an_end_is_seen_whether_it_was_asked_for_or_not() {
+        let long = Duration::from_secs(10);
+        let of_its_own = start("exit 3");
+        until("it ends", || of_its_own.ended().is_some());
+        assert_eq!(of_its_own.end(long).and_then(|status| status.code()), Some(3), "it had ended before");
+        assert_eq!(start("exec sleep 600").end(long).and_then(|status| status.signal()), Some(15));
+        let deaf = start("trap '' TERM; touch deaf; while true; do sleep 0.01; done");
+        until("it hears no signal any more", || deaf.home.join("deaf").exists());
+        assert_eq!(deaf.end(Duration::from_millis(50)), None);
     }
 }

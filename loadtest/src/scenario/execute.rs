@@ -88,8 +88,11 @@ fn run_own(settings: &Settings, own: &Own, progress: &mut dyn FnMut(Step<'_>)) -
     let outcome = drive_own(settings, own, &backend, &mut gateway, progress);
     // If it has ended, that is the reason of whatever else went wrong.
     gateway.is_well()?;
+    let outcome = outcome?;
+    progress(Step::Doing("ending the gateway"));
+    gateway.end()?;
     backend.stop();
-    outcome
+    Ok(outcome)
 }
 
 fn drive_own(

@@ -117,6 +117,21 @@ impl Gateway {
         }
     }
 
+    /// Ends it as an operator does. It looks at itself then: whatever is still held with no exchange under way was forgotten.
+    ///
+    /// # Errors
+    /// In words, with the end of its log: it does not end in time, ends with an error, or says that something leaked.
+    pub fn end(&self) -> Result<(), String> {
+        let patience = bounds::GATEWAY_PATIENCE;
+        let wrong = match self.process.end(patience) {
+            None => format!("the gateway was told to end and has not after {} s", patience.as_secs()),
+            Some(status) if !status.success() => format!("the gateway was told to end and ended with {status}"),
+            Some(_) if self.log().contains("leaked:") => "the gateway held something when all was over".into(),
+            Some(_) => return Ok(()),
+        };
+        Err(format!("{wrong}:\n{}", self.log_end()))
+    }
+
     /// Its process id.
     pub fn pid(&self) -> u32 {
         self.process.pid
