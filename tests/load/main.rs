@@ -53,8 +53,9 @@ fn passes(settings: &Settings) -> Outcome {
 }
 
 /// What a scenario is made for must be seen in its run.
-fn check(name: &str) {
-    let settings = short(name);
+fn check(file: &str) {
+    let settings = short(file);
+    let name = settings.scenario.name.as_str();
     let outcome = passes(&settings);
     let table = outcome.table();
     let seen = outcome.report.ledger.total();
@@ -63,7 +64,8 @@ fn check(name: &str) {
     match name {
         "deny_storm" => assert!(seen.refused > seen.admitted && seen.admitted == 200, "{table}"),
         "held_budget" => assert!(table.contains("refused by team_budget"), "{table}"),
-        "stream" => assert!(outcome.report.tally.streams > 0, "{table}"),
+        "refused" | "overspent" => assert!(seen.refused > seen.admitted && seen.admitted > 0, "{table}"),
+        "stream" | "streams" => assert!(outcome.report.tally.streams > 0, "{table}"),
         "churn" => {
             let tally = &outcome.report.tally;
             assert!(tally.connects >= seen.admitted + seen.uncertain, "{table}");
@@ -94,6 +96,19 @@ fn every_scenario_runs_and_every_count_is_what_clients_saw() {
     std::thread::scope(|scope| {
         for names in BUILT_IN.chunks(4) {
             scope.spawn(|| names.iter().for_each(|(name, _)| check(name)));
+        }
+    });
+}
+
+/// What the command that is shipped is optimised by (`ship/build`) must be what it is taken for.
+#[test]
+fn every_scenario_of_the_training_runs_and_every_count_is_what_clients_saw() {
+    let folder = std::fs::read_dir(support::repository().join("ship/training")).expect("the folder");
+    let files = folder.map(|file| file.expect("readable").path().display().to_string()).collect::<Vec<_>>();
+    assert!(files.len() >= 7, "{files:?}");
+    std::thread::scope(|scope| {
+        for files in files.chunks(4) {
+            scope.spawn(|| files.iter().for_each(|file| check(file)));
         }
     });
 }

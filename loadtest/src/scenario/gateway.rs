@@ -125,8 +125,12 @@ impl Gateway {
         let patience = bounds::GATEWAY_PATIENCE;
         let wrong = match self.process.end(patience) {
             None => format!("the gateway was told to end and has not after {} s", patience.as_secs()),
-            Some(status) if !status.success() => format!("the gateway was told to end and ended with {status}"),
-            Some(_) if self.log().contains("leaked:") => "the gateway held something when all was over".into(),
+            Some(status) if !status.success() => {
+                format!("the gateway was told to end and ended with {status}")
+            }
+            Some(_) if self.log().contains("leaked:") => {
+                "the gateway held something when all was over".into()
+            }
             Some(_) => return Ok(()),
         };
         Err(format!("{wrong}:\n{}", self.log_end()))
