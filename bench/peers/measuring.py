@@ -92,12 +92,13 @@ def check_answer(server: Server, kind: Kind, direct: Server) -> None:
 
 
 def drive(bench: Bench, server: Server, kind: Kind, connections: int, seconds: float, spread: bool = False) -> dict:
-    body = server.body
+    body, rate = server.body, None
     if body is not None and kind.task.get("streams"):
-        body = streamed(body)
+        # Begun evenly, each when it is due: as many at a time as keep four fifths of the connections busy.
+        body, rate = streamed(body), 0.8 * connections * TOKENS_PER_SECOND / STREAMED_TOKENS
     more = ("--bearer-file", str(server.bearers)) if server.bearers else ()
     core = None if spread else bench.load_core
-    report = load.run(bench.loadtest, server.url, core, seconds, connections, server.headers, body, more=more)
+    report = load.run(bench.loadtest, server.url, core, seconds, connections, server.headers, body, rate=rate, more=more)
     wrong = load.wrong(report, kind.status)
     if wrong and kind.status == "429" and report["statuses"].get("429", 0) > 0.99 * report["answers"] and not report["all_failures"]:
         wrong = None  # what has come back of the cap meanwhile
@@ -132,6 +133,8 @@ def turn(bench: Bench, server: Server, kind: Kind, connections: int, spread: boo
             "first_p50_us": report["first_event_us"]["p50"],
             "first_p99_us": report["first_event_us"]["p99"],
             "gap_p99_us": report["event_gap_us"]["p99"],
+            # None of a peer that writes events anew, without what it does not know.
+            **{f"delay_{name}_us": (report["event_delay_us"] or {}).get(name) for name in ("p50", "p99")},
             "cpu_us_per_event": round(cpu / report["events"] * 1e6, 3) if measured else None,
         }
     # What else ran on the measured core: above a few per cent the figures are not worth much.
@@ -167,7 +170,8 @@ def check_team(bench: Bench, server: Server) -> dict:
     return {"team_passed": first + statuses(bench, server, 4, 35, second=True).get("200", 0)}
 
 
-def add_to_direct(figures: dict, direct: dict) -> None:
-    """Sets what the peer adds to the latency that there is without it, in the same round."""
+def add_to_direct(figures: dict, direct: dict, what: str) -> None:
+    """Sets what the peer adds to the latency, or to another time (`delay_`), that there is without it, in the same round."""
     for name in ("p50", "p99"):
-        figures[f"added_{name}_us"] = round(figures[f"{name}_us"] - direct[f"{name}_us"], 3)
+        mine, theirs = figures[f"{what}{name}_us"], direct[f"{what}{name}_us"]
+        figures[f"added_{what}{name}_us"] = None if mine is None or theirs is None else round(mine - theirs, 3)

@@ -19,6 +19,9 @@ STORES = {
     "Valkey": lambda cache, install: packages.Program(valkey_server(cache, install), {}),
 }
 
+# Kinds that tell what a proxy adds to what there is without one, and to which figures.
+ADDED = {"one": "", "streams": "delay_"}
+
 
 def all_peers(binary: str) -> list[Peer]:
     governed = GovernedTokentriage(binary)
@@ -104,7 +107,7 @@ class Run:
     def proxied(self, kind: Kind) -> None:
         """A kind in which each peer serves requests."""
         streams = bool(kind.task.get("streams"))
-        words = ["--tokens", "50", "--tokens-per-second", "100"] if streams else ["--fixed"]
+        words = ["--tokens", "50", "--tokens-per-second", "100", "--stamp-events"] if streams else ["--fixed"]
         if kind.name == "check":
             words = ["--latency", "150ms"]
         backend = self.backend(*words)
@@ -180,8 +183,8 @@ class Run:
                     continue
                 if name == "direct":
                     before = figures
-                elif kind.name == "one" and before:
-                    measuring.add_to_direct(figures, before)
+                elif before and kind.name in ADDED:
+                    measuring.add_to_direct(figures, before, ADDED[kind.name])
                 rounds.setdefault(name, []).append(figures)
         return rounds, loads
 

@@ -298,7 +298,12 @@ impl Session {
         if !pace.first_token.is_zero() {
             self.pause_until(started + pace.first_token).await?;
         }
-        let mut events = Events::new(ask, self.shared.next_serial(), persistence.is_1_1);
+        let mut events = Events::new(
+            ask,
+            self.shared.next_serial(),
+            persistence.is_1_1,
+            self.shared.options.stamps_events,
+        );
         answer::head(&mut events.out, 200, "text/event-stream", None, persistence);
         events.opening();
         for token in 0..ask.output_tokens {

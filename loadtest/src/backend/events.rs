@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::answer;
 use super::ask::{Ask, Call};
 use super::text;
-use crate::http::chunked;
+use crate::http::{chunked, stamps};
 
 /// Writes the events of one answer into `out`, in this order: `opening`, each token, `closing`.
 pub struct Events<'a> {
@@ -15,6 +15,8 @@ pub struct Events<'a> {
     serial: u64,
     created: u64,
     chunked: bool,
+    /// Each event of a completion says when it was written.
+    stamped: bool,
     /// Of the Responses API: the number of the next event.
     sequence: u64,
     /// The start of a chunk object, the same for each, up to the choices.
@@ -25,8 +27,9 @@ pub struct Events<'a> {
 }
 
 impl<'a> Events<'a> {
-    /// The events of the answer to `ask`; `chunked` wraps each in a chunk, else they are written bare.
-    pub fn new(ask: &'a Ask, serial: u64, chunked: bool) -> Events<'a> {
+    /// The events of the answer to `ask`; `chunked` wraps each in a chunk, else they are written bare. `stamped`: those of
+    /// completions have a [`stamps::MEMBER`].
+    pub fn new(ask: &'a Ask, serial: u64, chunked: bool, stamped: bool) -> Events<'a> {
         let created = answer::unix_seconds();
         let (id, object) = match ask.call {
             Call::Chat => ("chatcmpl", "chat.completion.chunk"),
@@ -38,6 +41,7 @@ impl<'a> Events<'a> {
             serial,
             created,
             chunked,
+            stamped,
             sequence: 0,
             prefix: format!(
                 r#"{{"id":"{id}-{serial:016x}","object":"{object}","created":{created},"model":{model},"#
@@ -153,6 +157,9 @@ impl<'a> Events<'a> {
         self.print(format_args!("\"choices\":[{choice}]"));
         if self.ask.include_usage {
             self.scratch.extend_from_slice(b",\"usage\":null");
+        }
+        if self.stamped {
+            self.print(format_args!(",{}{}", stamps::MEMBER, stamps::now()));
         }
         self.scratch.extend_from_slice(b"}\n\n");
         self.end_event();

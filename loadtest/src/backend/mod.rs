@@ -46,6 +46,9 @@ pub struct BackendOptions {
     pub answer_bytes: usize,
     /// How fast tokens come.
     pub pace: Pace,
+    /// Whether the events of completions say when they were written, so that a client on this machine can tell how long
+    /// each was on its way.
+    pub stamps_events: bool,
     /// Pause before anything is answered.
     pub latency: Latency,
     /// Requests that are to fail.
@@ -67,6 +70,7 @@ impl Default for BackendOptions {
             completion_tokens: 32,
             answer_bytes: 0,
             pace: Pace::default(),
+            stamps_events: false,
             latency: Latency::None,
             failures: Failures::default(),
             max_body: bounds::MAX_BODY,

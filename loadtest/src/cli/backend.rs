@@ -43,6 +43,9 @@ pub struct BackendArgs {
     /// Tokens a second; 0 sends all at once.
     #[arg(long, default_value_t = 0.0, value_parser = values::not_negative)]
     tokens_per_second: f64,
+    /// Write into each event of a completion when it was sent ("sent_ns"): `loadtest run` on this machine then tells how long events are on their way.
+    #[arg(long)]
+    stamp_events: bool,
     /// Pause before each answer: 5ms, or drawn from a range: 5ms..20ms.
     #[arg(long, default_value = "0")]
     latency: Latency,
@@ -77,6 +80,7 @@ pub fn run(args: BackendArgs) -> Result<ExitCode, String> {
         completion_tokens: args.tokens,
         answer_bytes: args.answer_bytes,
         pace: Pace { first_token: args.first_token, tokens_per_second: args.tokens_per_second },
+        stamps_events: args.stamp_events,
         latency: args.latency,
         failures: Failures { rate: args.failure_rate, how: args.failure },
         max_body: args.max_body.unwrap_or(defaults.max_body),

@@ -7,3 +7,4 @@ pub mod chunked;
 pub mod head;
 pub mod response;
 pub mod sse;
+pub mod stamps;

@@ -9,10 +9,11 @@ use super::{Figure, LATENCY, Outcome};
 /// Figures that are compared in front of the latency, and behind it.
 const BEFORE: [Figure; 3] =
     [("answers/s", &["answers_per_s"]), ("failures", &["all_failures"]), ("not sent", &["not_sent"])];
-const BEHIND: [Figure; 4] = [
+const BEHIND: [Figure; 5] = [
     ("first byte p99, us", &["first_byte_us", "p99"]),
     ("first event p99, us", &["first_event_us", "p99"]),
     ("event gap p99, us", &["event_gap_us", "p99"]),
+    ("event delay p99, us", &["event_delay_us", "p99"]),
     ("generator busy", &["generator_busy"]),
 ];
 

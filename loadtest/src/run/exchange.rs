@@ -9,6 +9,7 @@ use super::usage::{Tail, Usage};
 use crate::http::head::Refuser;
 use crate::http::response::{BadResponse, Progress, Reader};
 use crate::http::sse::EventCounter;
+use crate::http::stamps::{self, Stamps};
 use crate::rt::Connection;
 
 /// Whether the header fields ask the server to close the connection.
@@ -133,9 +134,18 @@ impl Exchange<'_> {
             }
             first = false;
             let mut events = 0;
+            // When this read was over, for events that say when they were sent.
+            let mut here = None;
             let fed = reader.feed(buffer, |head, data| {
                 if head.is_event_stream {
                     events += stream.counter.feed(data);
+                    if self.measured {
+                        let here = *here.get_or_insert_with(stamps::now);
+                        stream.stamps.feed(data, |sent| {
+                            let delay = Duration::from_nanos(here.saturating_sub(sent));
+                            with_tally(&mut |tally| tally.event_delay.record(delay));
+                        });
+                    }
                 }
                 if self.watched {
                     tail.feed(data);
@@ -195,6 +205,7 @@ fn note(tally: &mut Tally, fault: &'static str) {
 #[derive(Default)]
 pub struct Stream {
     counter: EventCounter,
+    stamps: Stamps,
     events: u64,
     last: Option<Instant>,
 }

@@ -81,6 +81,7 @@ impl Report {
         groups.push(("first byte".into(), tally.first_byte.clone()));
         groups.push(("first event".into(), tally.first_event.clone()));
         groups.push(("event gap".into(), tally.event_gap.clone()));
+        groups.push(("event delay".into(), tally.event_delay.clone()));
         groups.push(("send delay".into(), tally.send_delay.clone()));
         groups.retain(|(_, latencies)| latencies.count() > 0);
         groups
@@ -168,7 +169,8 @@ impl Report {
             "connects": tally.connects, "bytes": tally.bytes, "streams": tally.streams, "events": tally.events,
             "latency_us": summary(&tally.latency()), "latency_by_status_us": by_status,
             "first_byte_us": summary(&tally.first_byte), "first_event_us": summary(&tally.first_event),
-            "event_gap_us": summary(&tally.event_gap), "send_delay_us": summary(&tally.send_delay),
+            "event_gap_us": summary(&tally.event_gap), "event_delay_us": summary(&tally.event_delay),
+            "send_delay_us": summary(&tally.send_delay),
             "latency_curve_us": curve(&tally.latency()), "seconds": self.seconds(), "machine": machine::about(),
             "generator_busy": rounded(self.generator_busy()), "generator_cpu_s": self.generator_cpu.as_secs_f64(),
             "warnings": self.warnings(),

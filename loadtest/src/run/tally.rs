@@ -99,6 +99,8 @@ pub struct Tally {
     pub first_event: Latencies,
     /// From one event to the next of the same stream. Events that came in one read have a gap of zero.
     pub event_gap: Latencies,
+    /// From when the backend wrote an event, if the event says so, to when it was here.
+    pub event_delay: Latencies,
     /// From the intended to the real time of sending (open loop only).
     pub send_delay: Latencies,
     failures: [u64; Failed::ALL.len()],
@@ -173,6 +175,7 @@ impl Tally {
         self.first_byte.merge(&other.first_byte);
         self.first_event.merge(&other.first_event);
         self.event_gap.merge(&other.event_gap);
+        self.event_delay.merge(&other.event_delay);
         self.send_delay.merge(&other.send_delay);
         for (mine, theirs) in self.failures.iter_mut().zip(other.failures) {
             *mine += theirs;
@@ -200,6 +203,7 @@ mod tests {
             for tally in [&mut one, &mut threads[number as usize % 2 + (number / 2) as usize % 2]] {
                 tally.answered(status, Duration::from_secs(number / 1000), latency);
                 tally.event_gap.record(latency / 2);
+                tally.event_delay.record(latency / 3);
                 tally.bytes += number;
                 if number % 10 == 0 {
                     tally.failed(Failed::Closed);
@@ -214,6 +218,7 @@ mod tests {
         for percent in [1.0, 50.0, 99.0, 99.9, 100.0] {
             assert_eq!(merged.latency().percentile(percent), one.latency().percentile(percent));
             assert_eq!(merged.event_gap.percentile(percent), one.event_gap.percentile(percent));
+            assert_eq!(merged.event_delay.percentile(percent), one.event_delay.percentile(percent));
         }
         let counts = |tally: &Tally| -> Vec<(u16, u64)> {
             tally.statuses.iter().map(|(status, all)| (*status, all.count())).collect()

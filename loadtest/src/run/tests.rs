@@ -90,21 +90,33 @@ fn an_open_loop_shows_the_wait_for_a_slow_server() {
 
 #[test]
 fn streams_are_measured_by_their_events() {
-    let backend = start(BackendOptions {
-        pace: Pace { first_token: Duration::from_millis(30), tokens_per_second: 100.0 },
-        ..BackendOptions::default()
-    });
-    let body = BODY.replace("\"max_tokens\":3", "\"max_tokens\":5,\"stream\":true");
-    let options =
-        RunOptions { body: body.into_bytes(), duration: None, requests: Some(8), ..options(&backend) };
-    let report = report(&options);
-    assert_eq!(report.tally.streams, 8, "{}", report.table());
-    // Role, five tokens, the finish.
-    assert_eq!(report.tally.events, 8 * 7);
-    assert_eq!(report.tally.event_gap.count(), 8 * 6);
-    assert!(report.tally.first_event.percentile(0.0) >= Duration::from_millis(29));
-    let longest = report.tally.event_gap.max();
-    assert!((7..100).contains(&longest.as_millis()), "{longest:?}");
+    fn check(stamps_events: bool) {
+        let backend = start(BackendOptions {
+            pace: Pace { first_token: Duration::from_millis(30), tokens_per_second: 100.0 },
+            stamps_events,
+            ..BackendOptions::default()
+        });
+        let body = BODY.replace("\"max_tokens\":3", "\"max_tokens\":5,\"stream\":true");
+        let options =
+            RunOptions { body: body.into_bytes(), duration: None, requests: Some(8), ..options(&backend) };
+        let report = report(&options);
+        assert_eq!(report.tally.streams, 8, "{}", report.table());
+        // Role, five tokens, the finish.
+        assert_eq!(report.tally.events, 8 * 7);
+        assert_eq!(report.tally.event_gap.count(), 8 * 6);
+        assert!(report.tally.first_event.percentile(0.0) >= Duration::from_millis(29));
+        let longest = report.tally.event_gap.max();
+        assert!((7..100).contains(&longest.as_millis()), "{longest:?}");
+        let delay = &report.tally.event_delay;
+        assert_eq!(delay.count(), if stamps_events { 8 * 7 } else { 0 });
+        assert!(
+            delay.percentile(50.0) < Duration::from_millis(29),
+            "shorter than a pause: {}",
+            report.table()
+        );
+    }
+    check(false);
+    check(true);
 }
 
 #[test]

@@ -25,6 +25,7 @@ fn options(scenario: &Scenario, cores: &[usize], seed: u64) -> BackendOptions {
         models: vec![scenario.model.clone()],
         completion_tokens: part.tokens,
         answer_bytes: part.answer_bytes,
+        stamps_events: true,
         latency: part.latency,
         pace: Pace { first_token: part.first_token, tokens_per_second: part.tokens_per_second },
         failures: Failures { rate: part.failure_rate, how: part.failure },
