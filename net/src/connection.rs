@@ -230,7 +230,10 @@ impl Client {
             return Next::Keep;
         };
         match self.read_sized(length as usize, http).await {
-            BodyRead::Body(_) => Next::Keep,
+            BodyRead::Body(body) => {
+                self.reuse(body);
+                Next::Keep
+            }
             _ => Next::Close,
         }
     }
