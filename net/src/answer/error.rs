@@ -3,7 +3,7 @@
 //! A message says what is wrong, where, and what to do about it. `type` is the word that the OpenAI or
 //! Anthropic API uses for the status, `code` the machine-readable reason, the same in both.
 
-use super::{Escaped, To, write_json, write_member, write_quoted, write_raw};
+use super::{Escaped, To, write_json, write_quoted, write_word};
 use crate::endpoint::Dialect;
 use crate::http1::HeadError;
 use crate::http1::write::write_header;
@@ -206,32 +206,34 @@ pub(super) fn open(
     out: &mut Vec<u8>,
     to: &To<'_>,
     message: impl FnOnce(&mut Vec<u8>),
-    kind: &str,
-    code: &str,
-    param: Option<&str>,
+    kind: &'static str,
+    code: &'static str,
+    param: Option<&'static str>,
 ) {
-    out.extend_from_slice(match to.dialect {
-        Dialect::Anthropic => b"{\"type\":\"error\",\"error\":{",
-        _ => &b"{\"error\":{"[..],
-    });
     if to.dialect == Dialect::Anthropic {
-        write_member(out, "type", kind);
+        out.extend_from_slice(br#"{"type":"error","error":{"#);
+        write_word(out, "type", kind);
         write_quoted(out, "message", message);
     } else {
-        write_quoted(out, "message", message);
-        write_member(out, "type", kind);
+        out.extend_from_slice(br#"{"error":{"message":""#);
+        message(out);
+        out.extend_from_slice(br#"","type":""#);
+        out.extend_from_slice(kind.as_bytes());
+        out.push(b'"');
     }
     match param {
-        Some(param) => write_member(out, "param", param),
-        None => write_raw(out, "param", "null"),
+        Some(param) => write_word(out, "param", param),
+        None => out.extend_from_slice(br#","param":null"#),
     }
-    write_member(out, "code", code);
+    out.extend_from_slice(br#","code":""#);
+    out.extend_from_slice(code.as_bytes());
+    out.push(b'"');
 }
 
 pub(super) fn close(out: &mut Vec<u8>, to: &To<'_>) {
     out.push(b'}');
     if to.dialect == Dialect::Anthropic {
-        write_member(out, "request_id", to.request_id);
+        write_quoted(out, "request_id", |out| out.extend_from_slice(to.request_id));
     }
     out.push(b'}');
 }

@@ -1,8 +1,9 @@
 //! Headers that the gateway adds to a success: the tightest rate caps and the alerts (SPEC §5).
 
+use super::text::Text;
 use crate::endpoint::Dialect;
 use crate::http1::Role;
-use crate::http1::write::{write_header, write_number};
+use crate::http1::write::write_number;
 use engine::{RateLeft, Span, Units};
 use jiff::Timestamp;
 use std::io::Write;
@@ -70,7 +71,7 @@ pub(super) fn write_go_milliseconds(out: &mut Vec<u8>, milliseconds: u64) {
         write_number(out, milliseconds);
         return out.extend_from_slice(b"ms");
     }
-    let (seconds, minutes) = (milliseconds / 1000, milliseconds / 60_000);
+    let (minutes, left) = (milliseconds / 60_000, (milliseconds % 60_000) as u32);
     if minutes >= 60 {
         write_number(out, minutes / 60);
         out.push(b'h');
@@ -79,15 +80,19 @@ pub(super) fn write_go_milliseconds(out: &mut Vec<u8>, milliseconds: u64) {
         write_number(out, minutes % 60);
         out.push(b'm');
     }
-    write_number(out, seconds % 60);
-    let below = milliseconds % 1000;
-    if below > 0 {
-        let digits = [below / 100, below / 10 % 10, below % 10].map(|digit| b'0' + digit as u8);
-        let last = digits.iter().rposition(|digit| *digit != b'0').map_or(0, |at| at + 1);
-        out.push(b'.');
-        out.extend_from_slice(&digits[..last]);
-    }
-    out.push(b's');
+    let [tens, ones, tenths, hundredths, thousandths] =
+        [10_000, 1000, 100, 10, 1].map(|place| b'0' + (left / place % 10) as u8);
+    let mut text = [tens, ones, b'.', tenths, hundredths, thousandths, b's'];
+    // Neither a zero in front of the seconds nor one behind their fraction, nor a point behind which nothing is left.
+    let from = usize::from(left < 10_000);
+    let end = match left % 1000 {
+        0 => 2,
+        below if below % 100 == 0 => 4,
+        below if below % 10 == 0 => 5,
+        _ => 6,
+    };
+    text[end] = b's';
+    out.extend_from_slice(&text[from..=end]);
 }
 
 /// The first whole second at which `wait` is over.
@@ -100,31 +105,8 @@ fn moment(now: Timestamp, wait: Span) -> Timestamp {
 
 /// Append `X-Tt-Alert: <limit id>`.
 pub fn write_alert(out: &mut Vec<u8>, limit_id: &str) {
-    write_text_header(out, "X-Tt-Alert", limit_id);
-}
-
-/// Append a header whose value is free text: ids come from the config and from callers of mint. Control
-/// bytes are percent-encoded, so no id can end the line.
-pub(super) fn write_text_header(out: &mut Vec<u8>, name: &str, text: &str) {
-    if !text.bytes().any(|byte| byte.is_ascii_control()) {
-        return write_header(out, name, text.trim_ascii().as_bytes());
-    }
-    let mut value = Vec::with_capacity(text.len() + 8);
-    for byte in text.trim_ascii().bytes() {
-        if byte.is_ascii_control() {
-            let _ = write!(value, "%{byte:02X}");
-        } else {
-            value.push(byte);
-        }
-    }
-    write_header(out, name, &value);
-}
-
-/// Append a header whose value is a whole number.
-pub(super) fn write_number_header(out: &mut Vec<u8>, name: &str, number: u64) {
-    out.extend_from_slice(name.as_bytes());
-    out.extend_from_slice(b": ");
-    write_number(out, number);
+    out.extend_from_slice(b"X-Tt-Alert: ");
+    Text::new(limit_id).write_in_header(out);
     out.extend_from_slice(b"\r\n");
 }
 

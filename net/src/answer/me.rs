@@ -5,7 +5,7 @@
 //! been. `remaining` is what is not observed, and never below zero.
 
 use super::{
-    To, write_figure_member, write_flag, write_json, write_member, write_name, write_raw, write_time,
+    To, write_figure_member, write_flag, write_json, write_member, write_name, write_raw, write_resets_at,
 };
 use crate::json::rewrite::write_string;
 use engine::{Class, Glob, Instance, Key, Reading, Units, Window, window_at};
@@ -77,7 +77,7 @@ fn write_cap(out: &mut Vec<u8>, instance: &Instance, reading: &Reading, now: Tim
     write_member(out, "period", &limit.window.period_text());
     if let Window::Calendar { period, zone } = &limit.window {
         let resets_at = reading.resets_at.unwrap_or_else(|| window_at(*period, &zone.zone, now).resets_at);
-        write_time(out, "resets_at", Some(resets_at));
+        write_resets_at(out, Some(resets_at));
     }
     write_flag(out, "suspended", limit.suspended);
     write_raw(out, "posture", "{");

@@ -6,15 +6,12 @@
 //! SDKs that ignore delays above a minute.
 
 use super::error::{close, open};
-use super::headers::{write_go_milliseconds, write_number_header, write_text_header};
-use super::{
-    Escaped, To, whole_seconds, write_figure, write_figure_member, write_flag, write_json, write_member,
-    write_raw, write_time,
-};
+use super::headers::write_go_milliseconds;
+use super::text::Text;
+use super::{Escaped, To, whole_seconds, write_figure, write_json, write_resets_at};
 use crate::bounds::NEVER_RETRY_AFTER_SECONDS;
 use crate::endpoint::Dialect;
-use crate::http1::write::write_header;
-use crate::json::rewrite::write_escaped;
+use crate::http1::write::write_number;
 use engine::{Cause, Instance, LimitType, Refusal, Span, Tripped, Wait, Window};
 use std::fmt::Write;
 
@@ -26,32 +23,64 @@ pub fn write_refusal(out: &mut Vec<u8>, to: &To<'_>, refusal: &Refusal) {
         Wait::For(span) => span,
         Wait::Never => Span::from_secs(NEVER_RETRY_AFTER_SECONDS),
     };
+    let cap = Cap::of(first);
     let extra = |out: &mut Vec<u8>| {
-        write_text_header(out, "X-Tt-Refused-By", first.instance.limit.id.as_str());
-        write_text_header(out, "X-Tt-Refused-Node", first.instance.node.as_str());
-        write_number_header(out, "Retry-After", wait.as_secs_ceil().max(1));
-        write_number_header(out, "retry-after-ms", wait.as_millis_ceil().max(1));
-        write_header(out, "x-should-retry", if retryable { b"true" } else { b"false" });
+        out.extend_from_slice(b"X-Tt-Refused-By: ");
+        cap.id.write_in_header(out);
+        out.extend_from_slice(b"\r\nX-Tt-Refused-Node: ");
+        cap.node.write_in_header(out);
+        out.extend_from_slice(b"\r\nRetry-After: ");
+        write_number(out, wait.as_secs_ceil().max(1));
+        out.extend_from_slice(b"\r\nretry-after-ms: ");
+        write_number(out, wait.as_millis_ceil().max(1));
+        out.extend_from_slice(match retryable {
+            true => b"\r\nx-should-retry: true\r\n",
+            false => &b"\r\nx-should-retry: false\r\n"[..],
+        });
     };
     write_json(out, to, 429, extra, |out| {
-        let code = code_of(first.instance.limit.kind);
+        let code = code_of(cap.kind);
         let kind = if to.dialect == Dialect::Anthropic { "rate_limit_error" } else { code };
-        open(out, to, |out| write_sentence(out, first), kind, code, None);
-        write_member(out, "refused_by", first.instance.limit.id.as_str());
-        write_member(out, "node", first.instance.node.as_str());
-        write_member(out, "limit_type", first.instance.limit.kind.name());
-        write_time(out, "resets_at", first.resets_at);
-        write_flag(out, "retryable", retryable);
-        write_raw(out, "tripped", "[");
-        for (at, tripped) in refusal.tripped.iter().enumerate() {
-            if at > 0 {
-                out.push(b',');
-            }
-            write_tripped(out, tripped);
+        open(out, to, |out| write_sentence(out, &cap, first), kind, code, None);
+        out.extend_from_slice(br#","refused_by":""#);
+        cap.write(out);
+        write_resets_at(out, first.resets_at);
+        out.extend_from_slice(match retryable {
+            true => br#","retryable":true,"tripped":["#,
+            false => &br#","retryable":false,"tripped":["#[..],
+        });
+        write_tripped(out, &cap, first);
+        for tripped in &refusal.tripped[1..] {
+            out.push(b',');
+            write_tripped(out, &Cap::of(tripped), tripped);
         }
         out.push(b']');
         close(out, to);
     });
+}
+
+/// What a cap is called.
+struct Cap<'a> {
+    id: Text<'a>,
+    node: Text<'a>,
+    kind: LimitType,
+}
+
+impl Cap<'_> {
+    fn of(tripped: &Tripped) -> Cap<'_> {
+        let Instance { limit, node, .. } = &tripped.instance;
+        Cap { id: Text::new(limit.id.as_str()), node: Text::new(node.as_str()), kind: limit.kind }
+    }
+
+    /// Append what follows the quote in front of the id, up to the one behind the limit's type.
+    fn write(&self, out: &mut Vec<u8>) {
+        self.id.write_in_json(out);
+        out.extend_from_slice(br#"","node":""#);
+        self.node.write_in_json(out);
+        out.extend_from_slice(br#"","limit_type":""#);
+        out.extend_from_slice(self.kind.name().as_bytes());
+        out.push(b'"');
+    }
 }
 
 /// `insufficient_quota` for budgets and quotas: waiting a little does not help there.
@@ -62,28 +91,28 @@ fn code_of(kind: LimitType) -> &'static str {
     }
 }
 
-fn write_tripped(out: &mut Vec<u8>, tripped: &Tripped) {
-    let limit = &tripped.instance.limit;
-    out.push(b'{');
-    write_member(out, "limit_id", limit.id.as_str());
-    write_member(out, "node", tripped.instance.node.as_str());
-    write_member(out, "limit_type", limit.kind.name());
-    write_figure_member(out, "limit", limit.kind.figure(tripped.instance.amount));
-    write_figure_member(out, "observed", limit.kind.figure(tripped.observed));
-    write_figure_member(out, "held", limit.kind.figure(tripped.held));
-    write_time(out, "resets_at", tripped.resets_at);
+fn write_tripped(out: &mut Vec<u8>, cap: &Cap<'_>, tripped: &Tripped) {
+    let figure = |out: &mut Vec<u8>, units| write_figure(out, cap.kind.figure(units));
+    out.extend_from_slice(br#"{"limit_id":""#);
+    cap.write(out);
+    out.extend_from_slice(br#","limit":"#);
+    figure(out, tripped.instance.amount);
+    out.extend_from_slice(br#","observed":"#);
+    figure(out, tripped.observed);
+    out.extend_from_slice(br#","held":"#);
+    figure(out, tripped.held);
+    write_resets_at(out, tripped.resets_at);
     out.push(b'}');
 }
 
 /// Append a refusal as a sentence, inside a JSON string: the limit, the node, what is used of what, and when that changes.
-fn write_sentence(out: &mut Vec<u8>, tripped: &Tripped) {
+fn write_sentence(out: &mut Vec<u8>, cap: &Cap<'_>, tripped: &Tripped) {
     let instance = &tripped.instance;
-    let limit = &*instance.limit;
-    let figure = |out: &mut Vec<u8>, units| write_figure(out, limit.kind.figure(units));
-    write_escaped(out, limit.id.as_str());
+    let figure = |out: &mut Vec<u8>, units| write_figure(out, cap.kind.figure(units));
+    cap.id.write_in_json(out);
     out.extend_from_slice(b": ");
-    write_escaped(out, instance.node.as_str());
-    if limit.kind == LimitType::Concurrency {
+    cap.node.write_in_json(out);
+    if cap.kind == LimitType::Concurrency {
         out.extend_from_slice(b" has ");
         figure(out, tripped.observed);
         out.extend_from_slice(b" of ");
@@ -136,6 +165,6 @@ fn write_per(out: &mut Vec<u8>, instance: &Instance) {
     out.extend_from_slice(unit.as_bytes());
     if instance.limit.window != Window::Live {
         out.extend_from_slice(b" per ");
-        write_escaped(out, instance.identity.period_text());
+        Text::new(instance.identity.period_text()).write_in_json(out);
     }
 }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 const NODE: &str = "org:acme/team:ml";
 
 fn to(dialect: Dialect) -> To<'static> {
-    To { dialect, request_id: "r1", version: Version::Http11, keep_alive: true, head_only: false }
+    To { dialect, request_id: b"r1", version: Version::Http11, keep_alive: true, head_only: false }
 }
 
 fn at(text: &str) -> Timestamp {

@@ -105,7 +105,7 @@ impl Exchange<'_> {
                 framing,
                 version,
                 keep_alive: keep,
-                request_id: self.id.as_str(),
+                request_id: self.id.as_bytes(),
                 extra: &extra,
                 replaces,
             },

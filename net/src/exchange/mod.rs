@@ -73,7 +73,7 @@ pub async fn answer_headless(core: &Rc<Core>, client: &mut Client, denied: Denie
     let id = RequestId::new(core.next_number());
     let to = To {
         dialect: Dialect::OpenAi,
-        request_id: id.as_str(),
+        request_id: id.as_bytes(),
         version: Version::Http11,
         keep_alive: false,
         head_only: false,
@@ -326,7 +326,7 @@ impl Exchange<'_> {
         let head = &self.client.head;
         let to = To {
             dialect: Dialect::of_path(head.path()),
-            request_id: self.id.as_str(),
+            request_id: self.id.as_bytes(),
             version: head.version(),
             keep_alive,
             head_only: head.method() == b"HEAD",

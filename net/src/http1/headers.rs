@@ -5,6 +5,8 @@
 //! The role is decided once, by length and then by name, so that framing, identity and the writers
 //! compare bytes and not names.
 
+use super::head::{BARE_LF, HeadError};
+
 /// What a header line is to this program. Anything that only passes through is `Other`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
@@ -45,41 +47,52 @@ pub enum Role {
     AnthropicRateLimit,
 }
 
+/// A name that has a role.
+struct Named {
+    name: &'static str,
+    ends: [u64; 2],
+    role: Role,
+}
+
+const fn named(name: &'static str, role: Role) -> Named {
+    Named { name, ends: ends(name.as_bytes()), role }
+}
+
 /// The names that have a role, in lower case, by ascending length (asserted below).
-const NAMED: [(&str, Role); 33] = [
-    ("te", Role::HopByHop),
-    ("host", Role::Host),
-    ("expect", Role::Expect),
-    ("api-key", Role::ApiKey),
-    ("trailer", Role::HopByHop),
-    ("upgrade", Role::HopByHop),
-    ("x-api-key", Role::XApiKey),
-    ("connection", Role::Connection),
-    ("keep-alive", Role::HopByHop),
-    ("request-id", Role::AnthropicRequestId),
-    ("content-type", Role::ContentType),
-    ("x-request-id", Role::RequestId),
-    ("authorization", Role::Authorization),
-    ("content-length", Role::ContentLength),
-    ("accept-encoding", Role::AcceptEncoding),
-    ("content-encoding", Role::ContentEncoding),
-    ("proxy-connection", Role::HopByHop),
-    ("transfer-encoding", Role::TransferEncoding),
-    ("proxy-authenticate", Role::HopByHop),
-    ("proxy-authorization", Role::HopByHop),
-    ("x-ratelimit-limit-tokens", Role::RateLimit),
-    ("x-ratelimit-reset-tokens", Role::RateLimit),
-    ("proxy-authentication-info", Role::HopByHop),
-    ("x-ratelimit-limit-requests", Role::RateLimit),
-    ("x-ratelimit-reset-requests", Role::RateLimit),
-    ("x-ratelimit-remaining-tokens", Role::RateLimit),
-    ("x-ratelimit-remaining-requests", Role::RateLimit),
-    ("anthropic-ratelimit-tokens-limit", Role::AnthropicRateLimit),
-    ("anthropic-ratelimit-tokens-reset", Role::AnthropicRateLimit),
-    ("anthropic-ratelimit-requests-limit", Role::AnthropicRateLimit),
-    ("anthropic-ratelimit-requests-reset", Role::AnthropicRateLimit),
-    ("anthropic-ratelimit-tokens-remaining", Role::AnthropicRateLimit),
-    ("anthropic-ratelimit-requests-remaining", Role::AnthropicRateLimit),
+static NAMED: [Named; 33] = [
+    named("te", Role::HopByHop),
+    named("host", Role::Host),
+    named("expect", Role::Expect),
+    named("api-key", Role::ApiKey),
+    named("trailer", Role::HopByHop),
+    named("upgrade", Role::HopByHop),
+    named("x-api-key", Role::XApiKey),
+    named("connection", Role::Connection),
+    named("keep-alive", Role::HopByHop),
+    named("request-id", Role::AnthropicRequestId),
+    named("content-type", Role::ContentType),
+    named("x-request-id", Role::RequestId),
+    named("authorization", Role::Authorization),
+    named("content-length", Role::ContentLength),
+    named("accept-encoding", Role::AcceptEncoding),
+    named("content-encoding", Role::ContentEncoding),
+    named("proxy-connection", Role::HopByHop),
+    named("transfer-encoding", Role::TransferEncoding),
+    named("proxy-authenticate", Role::HopByHop),
+    named("proxy-authorization", Role::HopByHop),
+    named("x-ratelimit-limit-tokens", Role::RateLimit),
+    named("x-ratelimit-reset-tokens", Role::RateLimit),
+    named("proxy-authentication-info", Role::HopByHop),
+    named("x-ratelimit-limit-requests", Role::RateLimit),
+    named("x-ratelimit-reset-requests", Role::RateLimit),
+    named("x-ratelimit-remaining-tokens", Role::RateLimit),
+    named("x-ratelimit-remaining-requests", Role::RateLimit),
+    named("anthropic-ratelimit-tokens-limit", Role::AnthropicRateLimit),
+    named("anthropic-ratelimit-tokens-reset", Role::AnthropicRateLimit),
+    named("anthropic-ratelimit-requests-limit", Role::AnthropicRateLimit),
+    named("anthropic-ratelimit-requests-reset", Role::AnthropicRateLimit),
+    named("anthropic-ratelimit-tokens-remaining", Role::AnthropicRateLimit),
+    named("anthropic-ratelimit-requests-remaining", Role::AnthropicRateLimit),
 ];
 
 /// The longest name that has a role.
@@ -91,9 +104,9 @@ const BY_LENGTH: [u8; LONGEST_NAME + 2] = {
     let mut starts = [0; LONGEST_NAME + 2];
     let (mut length, mut at) = (0, 0);
     while length < starts.len() {
-        while at < NAMED.len() && NAMED[at].0.len() < length {
+        while at < NAMED.len() && NAMED[at].name.len() < length {
             at += 1;
-            assert!(at == NAMED.len() || NAMED[at - 1].0.len() <= NAMED[at].0.len());
+            assert!(at == NAMED.len() || NAMED[at - 1].name.len() <= NAMED[at].name.len());
         }
         starts[length] = at as u8;
         length += 1;
@@ -102,24 +115,38 @@ const BY_LENGTH: [u8; LONGEST_NAME + 2] = {
 };
 
 impl Role {
+    /// One of 32 bits for each role.
+    fn bit(self) -> u32 {
+        1 << self as u32
+    }
+
     /// The role of a header name, in any case. `name` is a token (RFC 9110 §5.6.2), as every parsed name is.
     pub fn of(name: &str) -> Role {
         if name.len() > LONGEST_NAME {
             return Role::Other;
         }
+        let ends = ends(name.as_bytes());
         NAMED[usize::from(BY_LENGTH[name.len()])..usize::from(BY_LENGTH[name.len() + 1])]
             .iter()
-            .find(|(named, _)| is_same_token(named, name))
-            .map_or(Role::Other, |(_, role)| *role)
+            .find(|named| named.ends == ends && (name.len() <= 16 || named.name.eq_ignore_ascii_case(name)))
+            .map_or(Role::Other, |named| named.role)
     }
 }
 
-/// Whether a token of `named`'s length is `named`, in any case. Of all bytes of tokens only upper case letters become the
-/// letters, digits and hyphens of `named` by the bit that makes them lower case; without a branch a byte, many are compared
-/// at once.
-fn is_same_token(named: &str, token: &str) -> bool {
-    let differences = named.bytes().zip(token.bytes()).map(|(known, byte)| known ^ (byte | 0x20));
-    differences.fold(0, |all, difference| all | difference) == 0
+/// The first and the last bytes of a token, in lower case: of names of one length up to 16, the whole name. Of all bytes of
+/// tokens only upper case letters become the letters, digits and hyphens of [`NAMED`] by the bit that makes them lower case.
+const fn ends(token: &[u8]) -> [u64; 2] {
+    const LOWER: u64 = 0x2020_2020_2020_2020;
+    if let (Some(first), Some(last)) = (token.first_chunk(), token.last_chunk()) {
+        return [u64::from_le_bytes(*first) | LOWER, u64::from_le_bytes(*last) | LOWER];
+    }
+    if let (Some(first), Some(last)) = (token.first_chunk(), token.last_chunk()) {
+        return [u32::from_le_bytes(*first) as u64 | LOWER, u32::from_le_bytes(*last) as u64 | LOWER];
+    }
+    match token {
+        [first, .., last] => [*first as u64 | LOWER, *last as u64 | LOWER],
+        _ => [0; 2],
+    }
 }
 
 /// One header line. `value` has no surrounding blanks and may hold opaque bytes (RFC 9110 §5.5).
@@ -147,30 +174,38 @@ struct Line {
 pub(super) struct Lines {
     bytes: Vec<u8>,
     lines: Vec<Line>,
+    /// One bit for each role that some line has.
+    roles: u32,
 }
 
 impl Lines {
-    /// Take over a parsed head: `parsed` borrows from `head`.
-    pub(super) fn fill(&mut self, head: &[u8], parsed: &[httparse::Header<'_>]) {
+    /// Take over a parsed head: `parsed` borrows from `head`, which ends with its empty line. Tells where its first line
+    /// ends, CRLF not included.
+    pub(super) fn fill(&mut self, head: &[u8], parsed: &[httparse::Header<'_>]) -> Result<u32, HeadError> {
         self.bytes.clear();
         self.bytes.extend_from_slice(head);
         self.lines.clear();
         let base = head.as_ptr() as usize;
         let span = |part: &[u8]| {
-            let from = (part.as_ptr() as usize).saturating_sub(base).min(head.len());
-            (from as u32, (from + part.len()).min(head.len()) as u32)
+            let from = (part.as_ptr() as usize).wrapping_sub(base);
+            (from as u32, (from + part.len()) as u32)
         };
-        self.lines.extend(parsed.iter().map(|header| Line {
-            name: span(header.name.as_bytes()),
-            value: span(header.value.trim_ascii()),
-            end: 0,
-            role: Role::of(header.name),
+        let empty_line = head.len().saturating_sub(2) as u32;
+        let mut is_strict = head.ends_with(b"\r\n");
+        let mut begin = |line: usize| {
+            let begin = parsed.get(line).map_or(empty_line, |header| span(header.name.as_bytes()).0);
+            is_strict &= head[..begin as usize].ends_with(b"\r\n");
+            begin
+        };
+        let first_line = begin(0).saturating_sub(2);
+        self.roles = 0;
+        self.lines.extend(parsed.iter().enumerate().map(|(at, header)| {
+            let role = Role::of(header.name);
+            self.roles |= role.bit();
+            let (name, value) = (span(header.name.as_bytes()), span(header.value));
+            Line { name, value, end: begin(at + 1), role }
         }));
-        let mut end = head.len().saturating_sub(2) as u32; // the empty line's CRLF
-        for line in self.lines.iter_mut().rev() {
-            line.end = end;
-            end = line.name.0;
-        }
+        if is_strict { Ok(first_line) } else { Err(BARE_LF) }
     }
 
     pub(super) fn slice(&self, (from, to): (u32, u32)) -> &[u8] {
@@ -195,7 +230,8 @@ impl Lines {
 
     /// The values of the lines with a role, in order.
     pub(super) fn values(&self, role: Role) -> impl Iterator<Item = &[u8]> {
-        self.lines.iter().filter(move |line| line.role == role).map(|line| self.slice(line.value))
+        let lines = if self.roles & role.bit() == 0 { &[] } else { &self.lines[..] };
+        lines.iter().filter(move |line| line.role == role).map(|line| self.slice(line.value))
     }
 
     pub(super) fn first(&self, role: Role) -> Option<&[u8]> {
@@ -297,11 +333,16 @@ pub(super) enum Declared {
 
 /// Decide a message's framing headers, as RFC 9112 §6.3 does, with every MAY decided as a refusal.
 pub(super) fn declared(lines: &Lines, http10: bool) -> Declared {
-    let (mut lengths, mut codings) =
-        (lines.values(Role::ContentLength), lines.values(Role::TransferEncoding));
-    let (length, coding) = (lengths.next(), codings.next());
-    if lengths.next().or(codings.next()).is_some() {
-        return Declared::Ambiguous("Content-Length or Transfer-Encoding is given twice");
+    let (mut length, mut coding) = (None, None);
+    for (role, value) in lines.roles() {
+        let before = match role {
+            Role::ContentLength => length.replace(value),
+            Role::TransferEncoding => coding.replace(value),
+            _ => continue,
+        };
+        if before.is_some() {
+            return Declared::Ambiguous("Content-Length or Transfer-Encoding is given twice");
+        }
     }
     match (length, coding) {
         (None, None) => Declared::Nothing,
@@ -326,8 +367,9 @@ pub(super) fn declared(lines: &Lines, http10: bool) -> Declared {
 
 /// Digits only; what u64 cannot hold saturates (it is over every body bound anyway).
 fn length_of(value: &[u8]) -> Option<u64> {
-    if value.is_empty() || !value.iter().all(u8::is_ascii_digit) {
-        return None;
-    }
-    Some(value.iter().fold(0u64, |sum, digit| sum.saturating_mul(10).saturating_add(u64::from(digit - b'0'))))
+    let number = value.iter().try_fold(0u64, |number, byte| {
+        let digit = u64::from(byte.wrapping_sub(b'0'));
+        (digit < 10).then(|| number.saturating_mul(10).saturating_add(digit))
+    });
+    number.filter(|_| !value.is_empty())
 }

@@ -3,7 +3,7 @@
 //! What cannot be framed in one way (two lengths, a length beside a coding, an unknown coding) is `Bad`
 //! and becomes a 502: relaying it would let a broken backend put words into another client's answer.
 
-use super::head::{HeadBounds, HeadError, HeadProgress, HeadSearch, Version, parse_error};
+use super::head::{HeadBounds, HeadError, HeadProgress, HeadSearch, UNFINISHED, Version, parse_error};
 use super::headers::{ConnectionOptions, Declared, Header, Lines, RawLine, Role, declared};
 use crate::bounds::MAX_HEADER_LINES;
 use std::mem::MaybeUninit;
@@ -57,15 +57,15 @@ impl ResponseHead {
         search.run(buffer, bounds, 0, |head| self.fill(head, to_head))
     }
 
-    fn fill(&mut self, head: &[u8], to_head: bool) -> Result<(), HeadError> {
+    fn fill(&mut self, bytes: &[u8], to_head: bool) -> Result<usize, HeadError> {
         let mut slots = [const { MaybeUninit::uninit() }; MAX_HEADER_LINES];
         let mut response = httparse::Response::new(&mut []);
         let config = httparse::ParserConfig::default();
-        match config.parse_response_with_uninit_headers(&mut response, head, &mut slots) {
-            Ok(httparse::Status::Complete(used)) if used == head.len() => {}
-            Ok(_) => return Err(HeadError::bad("the head does not end at its empty line")),
+        let length = match config.parse_response_with_uninit_headers(&mut response, bytes, &mut slots) {
+            Ok(httparse::Status::Complete(length)) => length,
+            Ok(httparse::Status::Partial) => return Err(UNFINISHED),
             Err(error) => return Err(parse_error(error)),
-        }
+        };
         let (Some(status), Some(minor)) = (response.code, response.version) else {
             return Err(HeadError::bad("the status line is incomplete"));
         };
@@ -74,10 +74,9 @@ impl ResponseHead {
         }
         self.status = status;
         self.version = if minor == 0 { Version::Http10 } else { Version::Http11 };
-        self.lines.fill(head, response.headers);
-        let line_end = memchr::memchr(b'\r', head).unwrap_or(head.len());
+        let line_end = self.lines.fill(&bytes[..length], response.headers)?;
         // "HTTP/1.1 200" is 12 bytes; the reason follows a blank. Taken raw: it may hold opaque bytes.
-        self.reason = (line_end.min(13) as u32, line_end as u32);
+        self.reason = (line_end.min(13), line_end);
         self.connection = self.lines.connection();
         let framed = match declared(&self.lines, self.version == Version::Http10) {
             Declared::Nothing => ResponseBody::UntilClose,
@@ -89,7 +88,7 @@ impl ResponseHead {
         };
         let bodyless = to_head || status < 200 || status == 204 || status == 304;
         self.body = if bodyless { ResponseBody::None } else { framed };
-        Ok(())
+        Ok(length)
     }
 
     /// The status, 100 to 999.
@@ -100,6 +99,11 @@ impl ResponseHead {
     /// Whether this is an interim answer that another head follows. 101 is not: it ends HTTP.
     pub fn is_interim(&self) -> bool {
         self.status < 200 && self.status != 101
+    }
+
+    /// The status and the reason as they were sent: without a reason the blank may be missing.
+    pub(super) fn status_and_reason(&self) -> &[u8] {
+        self.lines.slice((9, self.reason.1))
     }
 
     /// The reason phrase, raw.

@@ -161,6 +161,29 @@ fn what_could_be_read_in_two_ways_is_refused() {
 }
 
 #[test]
+fn no_line_of_a_head_that_came_whole_ends_in_lf_alone() {
+    for lines in [
+        "GET / HTTP/1.1\r\nHost: a\r\nX:\r\nY: \t\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nX: a\r\nY:\r\n\r\n",
+        "HTTP/1.1 200\r\n\r\n",
+    ] {
+        for (at, _) in lines.match_indices('\r') {
+            let mut head = lines.to_owned();
+            head.remove(at);
+            let is_bad = match lines.starts_with("GET") {
+                true => is_bare_lf(parse_request(head.as_bytes(), &BOUNDS)),
+                false => is_bare_lf(parse_response(head.as_bytes(), &BOUNDS, false)),
+            };
+            assert!(is_bad, "{head:?}");
+        }
+    }
+}
+
+fn is_bare_lf<T>(progress: HeadProgress<T>) -> bool {
+    matches!(progress, HeadProgress::Bad(error) if error == head::BARE_LF)
+}
+
+#[test]
 fn a_peer_that_speaks_no_http_is_answered_without_waiting_for_the_end_of_a_head() {
     for (bytes, wanted) in [
         (&b"\x16\x03\x01"[..], 400),
@@ -521,7 +544,7 @@ fn a_response_head_is_relayed_byte_for_byte_but_for_its_hop() {
             framing,
             version,
             keep_alive,
-            request_id: "r1",
+            request_id: b"r1",
             extra: b"x-ratelimit-limit-requests: 5\r\n",
             replaces: Some(Role::RateLimit),
         };
@@ -548,7 +571,7 @@ fn a_backends_request_id_is_kept() {
         framing: ClientFraming::choose(Version::Http11, head.body(), false),
         version: Version::Http11,
         keep_alive: true,
-        request_id: "ours",
+        request_id: b"ours",
         extra: b"",
         replaces: None,
     };
@@ -571,6 +594,13 @@ fn roles_are_found_in_any_case_and_only_by_whole_names() {
         ("Anthropic-Ratelimit-Tokens-Reset", Role::AnthropicRateLimit),
         ("x", Role::Other),
         ("", Role::Other),
+        ("x-ratelimit-remix!!!-tokens", Role::Other),
+        ("transfer-xncoding", Role::Other),
+        ("tE", Role::HopByHop),
+        ("tee", Role::Other),
+        ("hosts", Role::Other),
+        ("eXpect", Role::Expect),
+        ("api_key", Role::Other),
         ("y-request-id-with-a-name-that-is-longer-than-any-name-that-has-a-role", Role::Other),
     ] {
         assert_eq!(Role::of(name), role, "{name}");

@@ -58,8 +58,9 @@ pub fn write_request(out: &mut Vec<u8>, request: &UpstreamRequest<'_>) {
         out.push(b'?');
         out.extend_from_slice(query);
     }
-    out.extend_from_slice(b" HTTP/1.1\r\n");
-    write_header(out, "Host", request.host.as_bytes());
+    out.extend_from_slice(b" HTTP/1.1\r\nHost: ");
+    out.extend_from_slice(request.host.as_bytes());
+    out.extend_from_slice(b"\r\n");
     let mut gzip = false;
     for line in head.end_to_end() {
         match line.role() {
@@ -74,11 +75,10 @@ pub fn write_request(out: &mut Vec<u8>, request: &UpstreamRequest<'_>) {
             _ => out.extend_from_slice(line.raw()),
         }
     }
-    let coding = match request.accept_encoding {
-        AcceptEncoding::GzipIfAsked if gzip => "gzip",
-        _ => "identity",
-    };
-    write_header(out, "Accept-Encoding", coding.as_bytes());
+    out.extend_from_slice(match request.accept_encoding {
+        AcceptEncoding::GzipIfAsked if gzip => b"Accept-Encoding: gzip\r\n",
+        _ => &b"Accept-Encoding: identity\r\n"[..],
+    });
     match request.credential {
         ProviderCredential::Absent => {}
         ProviderCredential::Bearer(key) => {
@@ -147,7 +147,7 @@ pub struct RelayedHead<'a> {
     /// Whether the connection stays open afterwards (never with `UntilClose`).
     pub keep_alive: bool,
     /// This request's id, put in when the backend gave none.
-    pub request_id: &'a str,
+    pub request_id: &'a [u8],
     /// Whole header lines, each ending in CRLF, that are this gateway's: rate headers, `X-Tt-Alert`.
     pub extra: &'a [u8],
     /// The rate headers that `extra` holds: those of the backend with the same role are left out.
@@ -157,7 +157,10 @@ pub struct RelayedHead<'a> {
 /// Append the head of a relayed response.
 pub fn write_response(out: &mut Vec<u8>, relayed: &RelayedHead<'_>) {
     let head = relayed.head;
-    write_status(out, head.status(), head.reason());
+    out.extend_from_slice(b"HTTP/1.1 ");
+    out.extend_from_slice(head.status_and_reason());
+    // An empty reason is sent as such, with its blank.
+    out.extend_from_slice(if head.status_and_reason().len() == 3 { b" \r\n" } else { &b"\r\n"[..] });
     let mut identified = false;
     for line in head.end_to_end() {
         identified |= line.role() == Role::RequestId;
@@ -167,7 +170,7 @@ pub fn write_response(out: &mut Vec<u8>, relayed: &RelayedHead<'_>) {
         }
     }
     if !identified {
-        write_header(out, "x-request-id", relayed.request_id.as_bytes());
+        write_header(out, "x-request-id", relayed.request_id);
     }
     out.extend_from_slice(relayed.extra);
     match relayed.framing {
