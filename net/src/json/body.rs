@@ -169,14 +169,11 @@ impl BodyFacts {
 /// Every [`BodyError`] is a 400 with its text as the message.
 pub fn read_body(bytes: &[u8], endpoint: Endpoint) -> Result<BodyFacts, BodyError> {
     let mut scanner = Scanner::new(bytes)?;
-    let start = match scanner.token()? {
-        Token::ObjectStart(at) => at,
-        _ => {
-            // Not an object; but if it is no JSON either, that is the better answer.
-            scanner.leave(0)?;
-            scanner.token()?;
-            return Err(BodyError::NotAnObject);
-        }
+    let Token::ObjectStart(start) = scanner.next_token()? else {
+        // Not an object; but if it is no JSON either, that is the better answer.
+        scanner.leave(0)?;
+        scanner.token()?;
+        return Err(BodyError::NotAnObject);
     };
     let mut reader = Reader {
         facts: BodyFacts { inside: start + 1, ..BodyFacts::nothing_of(endpoint) },
@@ -232,6 +229,7 @@ impl<'a> Reader<'a> {
         }
     }
 
+    #[inline(always)]
     fn model(&mut self) -> Result<(), BodyError> {
         const MUST: BodyError = BodyError::Wrong("model", "a string that is not empty, of at most 256 bytes");
         let Some(text) = self.scanner.text()? else {
@@ -240,7 +238,7 @@ impl<'a> Reader<'a> {
         };
         self.facts.model_span = text.quoted_span();
         let mut bytes = text.raw.len();
-        if text.escaped {
+        if text.is_escaped() {
             let model = text.decoded().ok_or(MUST)?;
             bytes = model.len();
             self.facts.unescaped_model = Some(model.into());
@@ -359,14 +357,10 @@ impl<'a> Reader<'a> {
                     None => continue,
                 }
             }
-            if let Some(text) = self.scanner.text()? {
-                self.prompt_text(&text);
-            } else {
-                match self.scanner.token()? {
-                    Token::Str(text) => self.prompt_text(&text),
-                    Token::Number(..) if in_array => self.count(BYTES_PER_TOKEN),
-                    _ => {}
-                }
+            match self.scanner.next_token()? {
+                Token::Str(text) => self.prompt_text(&text),
+                Token::Number(..) if in_array => self.count(BYTES_PER_TOKEN),
+                _ => {}
             }
             if self.scanner.depth() == base {
                 return Ok(());

@@ -7,6 +7,7 @@
 //!
 //! It does not validate: what it cannot follow ends its interest in the document, not the relay.
 
+use super::escape::{Escape, unit, utf8_bytes};
 use super::nesting::Nesting;
 use super::plain::before_quote;
 pub use super::watch::Watch;
@@ -28,27 +29,22 @@ pub trait Sink {
 /// Levels at which names can be watched.
 const WATCHED_LEVELS: usize = 8;
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Debug)]
 enum State {
     Value,
     FirstElement,
     FirstName,
     Name,
+    Colon,
+    AfterValue,
+    // A piece ended within these.
     InName,
     NameEscape,
-    Colon,
     InString,
     StringEscape,
     Number,
     Word,
-    AfterValue,
     Lost,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Escape {
-    Begun,
-    Unicode { digits: u8, value: u16 },
 }
 
 /// The scanner's state between two pieces.
@@ -96,120 +92,102 @@ impl Capture {
 
     /// Read the next piece. A document may follow another directly.
     pub fn feed(&mut self, piece: &[u8], sink: &mut impl Sink) {
-        let (mut rest, mut state) = (piece, self.state);
+        let (mut at, mut state) = (0, self.state);
         // The parts of the grammar stand in the order in which they follow each other, so that one turn reads a member
         // with all that belongs to it; wherever the piece ends, the state says what is next.
-        while !rest.is_empty() && state != State::Lost {
-            if state == State::AfterValue {
-                if let [b',', b'"', after @ ..] = rest
-                    && self.nesting.in_object()
-                {
-                    // As most documents have it.
-                    rest = after;
-                    self.kept_bytes = 0;
-                    state = State::InName;
-                } else {
-                    let Some(byte) = next_mark(&mut rest) else { break };
-                    state = self.separated(byte);
+        loop {
+            if state >= State::InName {
+                if at == piece.len() {
+                    break;
                 }
+                (at, state) = self.resume(piece, at, state, sink);
+            }
+            if state == State::AfterValue {
+                let Some(byte) = next_mark(piece, &mut at) else { break };
+                state = match (byte, self.nesting.in_object()) {
+                    (b',', true) => State::Name,
+                    (b',', false) => {
+                        self.here = self.container.element();
+                        State::Value
+                    }
+                    (b'}', true) | (b']', false) => self.close(),
+                    _ => State::Lost,
+                };
             }
             if matches!(state, State::Name | State::FirstName) {
-                let Some(byte) = next_mark(&mut rest) else { break };
-                self.kept_bytes = 0;
+                let Some(byte) = next_mark(piece, &mut at) else { break };
                 state = match byte {
-                    b'"' => State::InName,
+                    b'"' => {
+                        (at, state) = self.in_name(piece, at, true);
+                        state
+                    }
                     b'}' if state == State::FirstName => self.close(),
                     _ => State::Lost,
                 };
             }
-            if state == State::InName {
-                state = self.in_name(&mut rest);
-            }
             if state == State::Colon {
-                let Some(byte) = next_mark(&mut rest) else { break };
+                let Some(byte) = next_mark(piece, &mut at) else { break };
                 state = if byte == b':' { State::Value } else { State::Lost };
             }
-            if state == State::FirstElement {
-                past_blanks(&mut rest);
-                state = match rest {
-                    [] => break,
-                    [b']', after @ ..] => {
-                        rest = after;
+            if matches!(state, State::Value | State::FirstElement) {
+                let Some(byte) = next_mark(piece, &mut at) else { break };
+                state = match byte {
+                    b'"' => {
+                        (at, state) = self.in_string(piece, at, sink);
+                        state
+                    }
+                    b'-' | b'0'..=b'9' => {
+                        (at, state) = self.in_number(piece, at - 1, true, sink);
+                        state
+                    }
+                    b't' | b'f' | b'n' => {
+                        (at, state) = self.in_word(piece, at);
+                        state
+                    }
+                    b'{' => {
+                        if let Some(slot) = self.here.slot {
+                            sink.object(slot);
+                        }
+                        self.open(true, State::FirstName)
+                    }
+                    b'[' => self.open(false, State::FirstElement),
+                    b']' if state == State::FirstElement => {
                         if let Some(slot) = self.container.slot {
                             sink.empty_array(slot);
                         }
                         self.close()
                     }
-                    _ => State::Value,
+                    _ => State::Lost,
                 };
-            }
-            if state == State::Value {
-                past_blanks(&mut rest);
-                if let [b'"', after @ ..] = rest {
-                    rest = after;
-                    state = State::InString;
-                } else {
-                    let Some(byte) = rest.first() else { break };
-                    state = self.begin_value(*byte, sink);
-                    if !matches!(state, State::Number | State::Word) {
-                        rest = &rest[1..];
-                    }
-                }
-            }
-            if state == State::InString {
-                state = self.in_string(&mut rest, sink);
-            } else if state == State::Number {
-                state = self.in_number(&mut rest, sink);
-            } else if state == State::Word {
-                let letters = run(rest, |byte| byte.is_ascii_lowercase());
-                rest = &rest[letters..];
-                state = if rest.is_empty() { State::Word } else { self.after_value() };
-            } else if matches!(state, State::NameEscape | State::StringEscape)
-                && let [byte, after @ ..] = rest
-            {
-                rest = after;
-                state = self.in_escape(*byte, state, sink);
             }
         }
         self.state = state;
     }
 
-    /// `byte` follows a value in a container.
+    /// Goes on where a piece ended within a name or a value: behind it, or to the end of this piece.
     #[inline(never)]
-    fn separated(&mut self, byte: u8) -> State {
-        match (byte, self.nesting.in_object()) {
-            (b',', true) => State::Name,
-            (b',', false) => {
-                self.here = self.container.element();
-                State::Value
-            }
-            (b'}', true) | (b']', false) => self.close(),
-            _ => State::Lost,
+    fn resume(
+        &mut self,
+        piece: &[u8],
+        mut at: usize,
+        mut state: State,
+        sink: &mut impl Sink,
+    ) -> (usize, State) {
+        while at < piece.len() && state >= State::InName {
+            (at, state) = match state {
+                State::InName => self.in_name(piece, at, false),
+                State::InString => self.in_string(piece, at, sink),
+                State::Number => self.in_number(piece, at, false, sink),
+                State::Word => self.in_word(piece, at),
+                State::NameEscape | State::StringEscape => (at + 1, self.in_escape(piece[at], state, sink)),
+                _ => return (piece.len(), state),
+            };
         }
+        (at, state)
     }
 
-    /// What `byte` begins, if it is no string.
     #[inline(always)]
-    fn begin_value(&mut self, byte: u8, sink: &mut impl Sink) -> State {
-        match byte {
-            b'-' | b'0'..=b'9' => {
-                self.kept_bytes = 0;
-                State::Number
-            }
-            b'{' => {
-                if let Some(slot) = self.here.slot {
-                    sink.object(slot);
-                }
-                self.open(true)
-            }
-            b'[' => self.open(false),
-            b't' | b'f' | b'n' => State::Word,
-            _ => State::Lost,
-        }
-    }
-
-    #[inline(never)]
-    fn open(&mut self, object: bool) -> State {
+    fn open(&mut self, object: bool, state: State) -> State {
         let level = self.nesting.depth();
         if self.nesting.open(object).is_err() {
             return State::Lost;
@@ -219,14 +197,11 @@ impl Capture {
             *open = self.here;
             self.container = self.here;
         }
-        if object {
-            return State::FirstName;
-        }
         self.here = self.container.element();
-        State::FirstElement
+        state
     }
 
-    #[inline(never)]
+    #[inline(always)]
     fn close(&mut self) -> State {
         self.nesting.close();
         let around = self.nesting.depth().checked_sub(1).and_then(|level| self.open.get(level));
@@ -234,7 +209,7 @@ impl Capture {
         self.after_value()
     }
 
-    #[inline]
+    #[inline(always)]
     fn after_value(&mut self) -> State {
         if self.nesting.depth() > 0 {
             return State::AfterValue;
@@ -243,91 +218,130 @@ impl Capture {
         State::Value
     }
 
-    #[inline]
-    fn in_number(&mut self, rest: &mut &[u8], sink: &mut impl Sink) -> State {
-        let is_part = |byte| matches!(byte, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-');
-        let (digits, after) = rest.split_at(run(rest, is_part));
-        *rest = after;
+    /// `whole`: nothing of it came in an earlier piece; most come whole, and need not be kept.
+    #[inline(always)]
+    fn in_number(&mut self, piece: &[u8], at: usize, whole: bool, sink: &mut impl Sink) -> (usize, State) {
+        let end = at
+            + run(&piece[at..], |byte| {
+                byte.is_ascii_digit() || matches!(byte, b'.' | b'e' | b'E' | b'+' | b'-')
+            });
         if let Some(slot) = self.here.slot {
-            if !after.is_empty() && self.kept_bytes == 0 {
-                // Most numbers come whole, and need not be kept.
-                sink.number(slot, &digits[..digits.len().min(MAX_NUMBER_BYTES)]);
+            if whole && end < piece.len() {
+                sink.number(slot, &piece[at..end.min(at + MAX_NUMBER_BYTES)]);
             } else {
-                let kept = digits.len().min(KEPT_BYTES - self.kept_bytes);
-                self.kept[self.kept_bytes..self.kept_bytes + kept].copy_from_slice(&digits[..kept]);
-                self.kept_bytes += kept;
-                if !after.is_empty() {
+                self.keep_number(&piece[at..end], whole);
+                if end < piece.len() {
                     sink.number(slot, &self.kept[..self.kept_bytes]);
                 }
             }
         }
-        if after.is_empty() { State::Number } else { self.after_value() }
+        (end, if end < piece.len() { self.after_value() } else { State::Number })
     }
 
     #[inline(always)]
-    fn in_string(&mut self, rest: &mut &[u8], sink: &mut impl Sink) -> State {
-        let (plain, after) = rest.split_at(before_quote(rest));
-        if let Some(slot) = self.here.slot.filter(|_| !plain.is_empty()) {
-            sink.text(slot, plain.len() as u64);
+    fn in_word(&mut self, piece: &[u8], at: usize) -> (usize, State) {
+        let end = at + run(&piece[at..], |byte| byte.is_ascii_lowercase());
+        (end, if end < piece.len() { self.after_value() } else { State::Word })
+    }
+
+    #[inline(always)]
+    fn in_string(&mut self, piece: &[u8], at: usize, sink: &mut impl Sink) -> (usize, State) {
+        let text = &piece[at..];
+        let plain = before_quote(text);
+        if text.get(plain) != Some(&b'"') {
+            return self.in_long_string(piece, at, sink);
         }
-        let Some((byte, after)) = after.split_first() else {
-            *rest = &[];
-            return State::InString;
-        };
-        *rest = after;
-        if *byte == b'"' { self.after_value() } else { self.begin_escape(State::StringEscape) }
-    }
-
-    #[inline(always)]
-    fn in_name(&mut self, rest: &mut &[u8]) -> State {
-        let (part, after) = rest.split_at(before_quote(rest));
-        if let [b'"', b':', after @ ..] = after
-            && self.kept_bytes == 0
+        if let Some(slot) = self.here.slot
+            && plain > 0
         {
-            // As most documents have it; and most names come whole, and need not be kept.
-            self.here = self.container.member(part);
-            *rest = after;
-            return State::Value;
+            sink.text(slot, plain as u64);
         }
-        *rest = after.get(1..).unwrap_or(&[]);
-        self.keep_name(part);
-        match after.first() {
-            Some(b'"') => {
-                self.here = self.kept_member();
-                State::Colon
+        (at + plain + 1, self.after_value())
+    }
+
+    /// A string with escapes, or one that does not end in this piece.
+    #[inline(never)]
+    fn in_long_string(&mut self, piece: &[u8], mut at: usize, sink: &mut impl Sink) -> (usize, State) {
+        let (slot, mut bytes) = (self.here.slot, 0);
+        let state = loop {
+            let rest = &piece[at..];
+            let plain = before_quote(rest);
+            bytes += plain as u64;
+            match &rest[plain..] {
+                [] => {
+                    at = piece.len();
+                    break State::InString;
+                }
+                [b'"', ..] => {
+                    at += plain + 1;
+                    break self.after_value();
+                }
+                escape @ [_, b'u', _, _, _, _, ..] => {
+                    bytes += utf8_bytes(unit(escape));
+                    at += plain + 6;
+                }
+                [_, b'u', ..] | [_] => {
+                    at += plain + 1;
+                    break self.begin_escape(State::StringEscape);
+                }
+                [_, _, ..] => {
+                    bytes += 1;
+                    at += plain + 2;
+                }
             }
-            Some(_) => self.begin_escape(State::NameEscape),
-            None => State::InName,
+        };
+        if let Some(slot) = slot
+            && bytes > 0
+        {
+            sink.text(slot, bytes);
+        }
+        (at, state)
+    }
+
+    /// `whole`: as of a number.
+    #[inline(always)]
+    fn in_name(&mut self, piece: &[u8], at: usize, whole: bool) -> (usize, State) {
+        let name = &piece[at..];
+        let (name, after) = name.split_at(before_quote(name));
+        let end = at + name.len();
+        if whole {
+            if let [b'"', after @ ..] = after {
+                self.here = self.container.member(name);
+                return match after.first() {
+                    Some(b':') => (end + 2, State::Value),
+                    _ => (end + 1, State::Colon),
+                };
+            }
+            self.kept_bytes = 0;
+        }
+        self.kept_name(name, after.first(), end)
+    }
+
+    #[inline(never)]
+    fn kept_name(&mut self, part: &[u8], mark: Option<&u8>, end: usize) -> (usize, State) {
+        self.keep_name(part);
+        match mark {
+            Some(b'"') => {
+                self.here =
+                    self.kept.get(..self.kept_bytes).map_or(&NOTHING, |name| self.container.member(name));
+                (end + 1, State::Colon)
+            }
+            Some(_) => (end + 1, self.begin_escape(State::NameEscape)),
+            None => (end, State::InName),
         }
     }
 
-    fn begin_escape(&mut self, state: State) -> State {
-        self.escape = Escape::Begun;
-        state
-    }
-
-    fn in_escape(&mut self, byte: u8, state: State, sink: &mut impl Sink) -> State {
-        let Some(decoded) = self.unescape(byte) else { return state };
-        if state == State::NameEscape {
-            // Every watched name is ASCII; 0xff stands for anything else.
-            self.keep_name(&[decoded.ascii().unwrap_or(0xff)]);
-            return State::InName;
+    #[inline(never)]
+    fn keep_number(&mut self, digits: &[u8], whole: bool) {
+        if whole {
+            self.kept_bytes = 0;
         }
-        if let Some(slot) = self.here.slot {
-            sink.text(slot, decoded.bytes());
-        }
-        State::InString
-    }
-
-    /// The node of the member whose name was kept.
-    fn kept_member(&self) -> &'static Watch {
-        self.kept.get(..self.kept_bytes).map_or(&NOTHING, |name| self.container.member(name))
+        let kept = digits.len().min(KEPT_BYTES - self.kept_bytes);
+        self.kept[self.kept_bytes..self.kept_bytes + kept].copy_from_slice(&digits[..kept]);
+        self.kept_bytes += kept;
     }
 
     fn keep_name(&mut self, bytes: &[u8]) {
-        if !self.container.has_members() {
-            return; // no name is of interest here
-        }
         let to = self.kept_bytes + bytes.len();
         if let Some(room) = self.kept.get_mut(self.kept_bytes..to) {
             room.copy_from_slice(bytes);
@@ -337,41 +351,35 @@ impl Capture {
         }
     }
 
-    /// Take the next byte of an escape; Some when it is complete.
-    fn unescape(&mut self, byte: u8) -> Option<Decoded> {
-        let (next, decoded) = match (self.escape, byte) {
-            (Escape::Begun, b'u') => (Escape::Unicode { digits: 0, value: 0 }, None),
-            (Escape::Begun, b'n' | b't' | b'r' | b'b' | b'f') => (Escape::Begun, Some(Decoded::Simple(b' '))),
-            (Escape::Begun, other) => (Escape::Begun, Some(Decoded::Simple(other))),
-            (Escape::Unicode { digits, value }, digit) => {
-                let digit = char::from(digit).to_digit(16).unwrap_or(0) as u16;
-                let value = value << 4 | digit;
-                match digits {
-                    3 => (Escape::Begun, Some(Decoded::Unit(value))),
-                    _ => (Escape::Unicode { digits: digits + 1, value }, None),
-                }
-            }
-        };
-        self.escape = next;
-        decoded
+    fn begin_escape(&mut self, state: State) -> State {
+        self.escape = Escape::Begun;
+        state
+    }
+
+    fn in_escape(&mut self, byte: u8, state: State, sink: &mut impl Sink) -> State {
+        let Some(unit) = self.escape.take(byte) else { return state };
+        if state == State::NameEscape {
+            // Every watched name is ASCII; 0xff stands for anything else.
+            self.keep_name(&[u8::try_from(unit).ok().filter(u8::is_ascii).unwrap_or(0xff)]);
+            return State::InName;
+        }
+        if let Some(slot) = self.here.slot {
+            sink.text(slot, utf8_bytes(unit));
+        }
+        State::InString
     }
 }
 
-/// Takes what is left behind the blanks.
+/// The next byte that is no blank; `at` moves behind it.
 #[inline(always)]
-fn past_blanks(rest: &mut &[u8]) {
-    while let [b' ' | b'\t' | b'\n' | b'\r', after @ ..] = *rest {
-        *rest = after;
+fn next_mark(piece: &[u8], at: &mut usize) -> Option<u8> {
+    loop {
+        let byte = *piece.get(*at)?;
+        *at += 1;
+        if byte > b' ' || !matches!(byte, b' ' | b'\t' | b'\n' | b'\r') {
+            return Some(byte);
+        }
     }
-}
-
-/// Takes the next byte that is no blank.
-#[inline(always)]
-fn next_mark(rest: &mut &[u8]) -> Option<u8> {
-    past_blanks(rest);
-    let (byte, after) = rest.split_first()?;
-    *rest = after;
-    Some(*byte)
 }
 
 /// How many bytes at the front are part of it.
@@ -382,29 +390,4 @@ fn run(bytes: &[u8], is_part: impl Fn(u8) -> bool) -> usize {
         run += 1;
     }
     run
-}
-
-/// A decoded escape.
-enum Decoded {
-    Simple(u8),
-    /// A UTF-16 unit.
-    Unit(u16),
-}
-
-impl Decoded {
-    /// Bytes in UTF-8; each half of a surrogate pair is two of its four.
-    fn bytes(&self) -> u64 {
-        match self {
-            Decoded::Simple(_) | Decoded::Unit(..0x80) => 1,
-            Decoded::Unit(0x80..0x800 | 0xd800..0xe000) => 2,
-            Decoded::Unit(_) => 3,
-        }
-    }
-
-    fn ascii(&self) -> Option<u8> {
-        match self {
-            Decoded::Simple(byte) => Some(*byte),
-            Decoded::Unit(unit) => u8::try_from(*unit).ok().filter(u8::is_ascii),
-        }
-    }
 }

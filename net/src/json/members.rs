@@ -52,7 +52,7 @@ static NAMES: Names = Names::of(&{
 
 /// Which member a name is: its index in MEMBERS, and whether it is spelt as there. `ascii`: that is known of the name.
 pub(super) fn member_of(key: &Text<'_>, ascii: bool) -> Option<(usize, bool)> {
-    if !key.escaped && (ascii || key.raw.is_ascii()) {
+    if !key.is_escaped() && (ascii || key.raw.is_ascii()) {
         let at = NAMES.candidate(key.raw)?;
         let known = MEMBERS[at].0.as_bytes();
         let exact = same(known, key.raw);

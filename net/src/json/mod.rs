@@ -7,6 +7,7 @@
 
 pub mod body;
 pub mod capture;
+mod escape;
 mod members;
 mod names;
 mod nesting;

@@ -49,11 +49,16 @@ impl Nesting {
             return Err(TooDeep);
         }
         if self.depth > 0 && self.depth.is_multiple_of(64) {
-            self.outer.push(std::mem::take(&mut self.kinds));
+            self.put_aside();
         }
         self.kinds = self.kinds << 1 | u64::from(object);
         self.depth += 1;
         Ok(())
+    }
+
+    #[cold]
+    fn put_aside(&mut self) {
+        self.outer.push(std::mem::take(&mut self.kinds));
     }
 
     /// The innermost ends; there is one.

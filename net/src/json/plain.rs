@@ -51,12 +51,15 @@ fn run(
     far: impl Fn(&[u8]) -> usize,
 ) -> usize {
     let (mut rest, mut plain) = (bytes, 0);
-    while let Some((word, after)) = rest.split_first_chunk() {
-        let marks = marks(u64::from_le_bytes(*word));
-        if marks != 0 {
-            return plain + marks.trailing_zeros() as usize / 8;
+    while let Some((block, after)) = rest.split_first_chunk::<16>() {
+        for word in block.as_chunks().0 {
+            let marks = marks(u64::from_le_bytes(*word));
+            if marks != 0 {
+                return plain + marks.trailing_zeros() as usize / 8;
+            }
+            plain += 8;
         }
-        (rest, plain) = (after, plain + 8);
+        rest = after;
         if plain == NEAR {
             return plain + far(rest);
         }

@@ -8,6 +8,7 @@
 //! Invariant: a token is returned only where the grammar allows it; after an error or `End` the scanner
 //! is not asked again.
 
+use super::escape::{unescape, unit};
 use super::nesting::Nesting;
 use super::plain::before_special;
 use std::borrow::Cow;
@@ -29,8 +30,8 @@ pub struct Text<'a> {
     pub raw: &'a [u8],
     /// Offset of `raw` in the body.
     pub from: usize,
-    /// Whether `raw` has a backslash.
-    pub escaped: bool,
+    /// How many bytes its escapes take more than what they stand for, in UTF-8; a lone surrogate is the three of U+FFFD.
+    spare: usize,
 }
 
 impl<'a> Text<'a> {
@@ -39,92 +40,41 @@ impl<'a> Text<'a> {
         self.from - 1..self.from + self.raw.len() + 1
     }
 
+    /// Whether `raw` has a backslash.
+    #[inline]
+    pub fn is_escaped(&self) -> bool {
+        self.spare > 0
+    }
+
     /// The text itself; None when it has a lone surrogate, which no Unicode text can hold.
     pub fn decoded(&self) -> Option<Cow<'a, str>> {
-        if !self.escaped {
+        if !self.is_escaped() {
             return std::str::from_utf8(self.raw).ok().map(Cow::Borrowed);
         }
-        let mut out = Vec::with_capacity(self.raw.len());
-        let mut whole = true;
-        self.each_piece(|piece| match piece {
-            Piece::Plain(bytes) => out.extend_from_slice(bytes),
-            Piece::Char(Some(one)) => out.extend_from_slice(one.encode_utf8(&mut [0; 4]).as_bytes()),
-            Piece::Char(None) => whole = false,
-        });
-        String::from_utf8(out).ok().filter(|_| whole).map(Cow::Owned)
+        let (mut out, mut rest) = (Vec::with_capacity(self.raw.len()), self.raw);
+        while let Some(at) = memchr::memchr(b'\\', rest) {
+            out.extend_from_slice(&rest[..at]);
+            let (one, used) = unescape(&rest[at..]);
+            out.extend_from_slice(one?.encode_utf8(&mut [0; 4]).as_bytes());
+            rest = &rest[at + used..];
+        }
+        out.extend_from_slice(rest);
+        String::from_utf8(out).ok().map(Cow::Owned)
     }
 
     /// Bytes of the decoded text in UTF-8; a lone surrogate counts as the three of U+FFFD.
+    #[inline]
     pub fn decoded_bytes(&self) -> u64 {
-        if !self.escaped {
-            return self.raw.len() as u64;
-        }
-        let mut bytes = 0;
-        self.each_piece(|piece| {
-            bytes += match piece {
-                Piece::Plain(plain) => plain.len(),
-                Piece::Char(one) => one.map_or(3, char::len_utf8),
-            };
-        });
-        bytes as u64
+        (self.raw.len() - self.spare) as u64
     }
 
     /// Whether the decoded text equals `other`, without building it.
     pub fn is(&self, other: &str) -> bool {
-        match self.escaped {
+        match self.is_escaped() {
             false => self.raw == other.as_bytes(),
             true => self.decoded().is_some_and(|text| text == other),
         }
     }
-
-    /// Plain runs and decoded escapes in order. The escapes were checked by the scanner.
-    fn each_piece(&self, mut see: impl FnMut(Piece<'a>)) {
-        let mut rest = self.raw;
-        while let Some(at) = memchr::memchr(b'\\', rest) {
-            see(Piece::Plain(&rest[..at]));
-            let (one, used) = unescape(&rest[at..]);
-            see(Piece::Char(one));
-            rest = &rest[at + used..];
-        }
-        see(Piece::Plain(rest));
-    }
-}
-
-enum Piece<'a> {
-    Plain(&'a [u8]),
-    Char(Option<char>),
-}
-
-/// The character of the escape at the front of `text` (None: a lone surrogate), and its length.
-fn unescape(text: &[u8]) -> (Option<char>, usize) {
-    let plain = match text.get(1) {
-        Some(b'u') => {
-            let high = hex4(text, 2);
-            if !(0xd800..0xdc00).contains(&high) {
-                return (char::from_u32(high), 6);
-            }
-            let low = if text.get(6..8) == Some(b"\\u") { hex4(text, 8) } else { 0 };
-            return match (0xdc00..0xe000).contains(&low) {
-                true => (char::from_u32(0x1_0000 + ((high - 0xd800) << 10) + (low - 0xdc00)), 12),
-                false => (None, 6),
-            };
-        }
-        Some(b'n') => '\n',
-        Some(b't') => '\t',
-        Some(b'r') => '\r',
-        Some(b'b') => '\u{8}',
-        Some(b'f') => '\u{c}',
-        Some(other) => char::from(*other),
-        None => return (None, 1),
-    };
-    (Some(plain), 2)
-}
-
-fn hex4(text: &[u8], from: usize) -> u32 {
-    text.iter()
-        .skip(from)
-        .take(4)
-        .fold(0, |sum, digit| sum << 4 | char::from(*digit).to_digit(16).unwrap_or(0))
 }
 
 /// One step through a document.
@@ -224,6 +174,12 @@ impl<'a> Scanner<'a> {
 
     /// The next token.
     pub fn token(&mut self) -> Scanned<Token<'a>> {
+        self.next_token()
+    }
+
+    /// As [`Scanner::token`], but a part of its caller: for where most tokens are read.
+    #[inline(always)]
+    pub fn next_token(&mut self) -> Scanned<Token<'a>> {
         let mut byte = self.skip_blanks();
         if self.expect == Expect::CommaOrEnd {
             match byte {
@@ -303,6 +259,7 @@ impl<'a> Scanner<'a> {
         Ok(Some(text))
     }
 
+    #[inline(always)]
     fn value(&mut self, byte: u8) -> Scanned<Token<'a>> {
         let from = self.at;
         let token = match byte {
@@ -326,6 +283,7 @@ impl<'a> Scanner<'a> {
         self.expect = if self.depth() == 0 { Expect::End } else { Expect::CommaOrEnd };
     }
 
+    #[inline(always)]
     fn open(&mut self, object: bool, token: Token<'a>) -> Scanned<Token<'a>> {
         if self.nesting.open(object).is_err() {
             return self.fail("containers are nested too deep");
@@ -391,43 +349,58 @@ impl<'a> Scanner<'a> {
             return self.string_beyond(from);
         }
         self.at += 1;
-        Ok(Text { raw: &self.bytes[from..from + plain], from, escaped: false })
+        Ok(Text { raw: &self.bytes[from..from + plain], from, spare: 0 })
     }
 
     /// A string that began at `from` and was plain up to `self.at`, where no quote is.
     #[inline(never)]
     fn string_beyond(&mut self, from: usize) -> Scanned<Text<'a>> {
+        // `pair`: where an escape would be the second half of a surrogate pair.
+        let (mut spare, mut pair) = (0, 0);
         loop {
-            match self.bytes.get(self.at) {
-                Some(b'"') => {
+            match self.bytes.get(self.at..) {
+                Some([b'"', ..]) => {
                     self.at += 1;
-                    return Ok(Text { raw: &self.bytes[from..self.at - 1], from, escaped: true });
+                    return Ok(Text { raw: &self.bytes[from..self.at - 1], from, spare });
                 }
-                Some(b'\\') => self.escape()?,
-                Some(_) => return self.fail("a control character in a string is not escaped"),
-                None => return self.fail("a string is not closed"),
+                Some([b'\\', b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't', ..]) => {
+                    spare += 1;
+                    self.at += 2;
+                }
+                Some(escape @ [b'\\', b'u', digits @ ..]) => {
+                    if !digits.get(..4).is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit)) {
+                        return self.fail("\\u is not followed by four hexadecimal digits");
+                    }
+                    spare += match unit(escape) {
+                        ..0x80 => 5,
+                        0x80..0x800 => 4,
+                        // Both halves are four bytes.
+                        0xdc00..0xe000 if pair == self.at => 5,
+                        _ => 3,
+                    };
+                    self.at += 6;
+                    if (0xd800..0xdc00).contains(&unit(escape)) {
+                        pair = self.at;
+                    }
+                }
+                Some([b'\\', ..]) => return self.fail("an unknown escape in a string"),
+                Some([_, ..]) => return self.fail("a control character in a string is not escaped"),
+                _ => return self.fail("a string is not closed"),
             }
             self.at += before_special(&self.bytes[self.at..]);
         }
     }
 
-    fn escape(&mut self) -> Scanned<()> {
-        match self.bytes.get(self.at + 1) {
-            Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => self.at += 2,
-            Some(b'u') => match self.bytes.get(self.at + 2..self.at + 6) {
-                Some(digits) if digits.iter().all(u8::is_ascii_hexdigit) => self.at += 6,
-                _ => return self.fail("\\u is not followed by four hexadecimal digits"),
-            },
-            _ => return self.fail("an unknown escape in a string"),
+    /// Pass over one whole value (after a key, or an element).
+    #[inline(always)]
+    pub fn skip_value(&mut self) -> Scanned<()> {
+        match self.text()? {
+            Some(_) => Ok(()),
+            None => self.skip_other(),
         }
-        Ok(())
     }
 
-    /// Pass over one whole value (after a key, or an element).
-    pub fn skip_value(&mut self) -> Scanned<()> {
-        if self.text()?.is_some() {
-            return Ok(());
-        }
+    fn skip_other(&mut self) -> Scanned<()> {
         let base = self.depth();
         loop {
             self.token()?;

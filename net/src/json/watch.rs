@@ -48,11 +48,6 @@ impl Watch {
         Watch { slot, members, names: Names::of(names.split_at(members.len()).0), elements }
     }
 
-    /// Whether any name is of interest below an object.
-    pub(super) fn has_members(&self) -> bool {
-        !self.members.is_empty()
-    }
-
     /// The node of the member of that name.
     #[inline(always)]
     pub(super) fn member(&self, name: &[u8]) -> &'static Watch {

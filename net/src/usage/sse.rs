@@ -89,6 +89,11 @@ impl EventStream {
                         Line::Name(_) | Line::Other => {}
                     }
                 }
+                // As almost all begin.
+                Line::Start if chunk[*at..].starts_with(b"data: ") => {
+                    self.line = Line::Data;
+                    *at += b"data: ".len();
+                }
                 Line::Start if byte == FIELD[0] => {
                     self.line = Line::Name(1);
                     *at += 1;
