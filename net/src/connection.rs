@@ -229,7 +229,12 @@ impl Client {
         let BodyFraming::Length(length) = self.head.body() else {
             return Next::Keep;
         };
-        match self.read_sized(length as usize, http).await {
+        let length = length as usize;
+        if length <= self.input.len() {
+            self.input.drain(..length);
+            return Next::Keep;
+        }
+        match self.read_sized(length, http).await {
             BodyRead::Body(body) => {
                 self.reuse(body);
                 Next::Keep

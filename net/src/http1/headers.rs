@@ -245,6 +245,9 @@ impl Lines {
     /// What all `Connection` lines say together.
     pub(super) fn connection(&self) -> ConnectionOptions {
         let mut options = ConnectionOptions::default();
+        if self.roles & Role::Connection.bit() == 0 {
+            return options;
+        }
         for name in self.nominated() {
             if name.eq_ignore_ascii_case(b"close") {
                 options.close = true;
@@ -334,13 +337,13 @@ pub(super) enum Declared {
 /// Decide a message's framing headers, as RFC 9112 §6.3 does, with every MAY decided as a refusal.
 pub(super) fn declared(lines: &Lines, http10: bool) -> Declared {
     let (mut length, mut coding) = (None, None);
-    for (role, value) in lines.roles() {
-        let before = match role {
-            Role::ContentLength => length.replace(value),
-            Role::TransferEncoding => coding.replace(value),
+    for line in &lines.lines {
+        let found = match line.role {
+            Role::ContentLength => &mut length,
+            Role::TransferEncoding => &mut coding,
             _ => continue,
         };
-        if before.is_some() {
+        if found.replace(lines.slice(line.value)).is_some() {
             return Declared::Ambiguous("Content-Length or Transfer-Encoding is given twice");
         }
     }

@@ -201,11 +201,13 @@ fn contains_name(block: &[u8], name: &str) -> bool {
     })
 }
 
-/// Append a status line. An empty reason is sent as such, with its blank.
+/// Append a status line; `status` has three digits. An empty reason is sent as such, with its blank.
 pub fn write_status(out: &mut Vec<u8>, status: u16, reason: &[u8]) {
-    out.extend_from_slice(b"HTTP/1.1 ");
-    write_number(out, u64::from(status));
-    out.push(b' ');
+    let mut begin = *b"HTTP/1.1 000 ";
+    for (place, digit) in [(9, status / 100), (10, status / 10), (11, status)] {
+        begin[place] = b'0' + (digit % 10) as u8;
+    }
+    out.extend_from_slice(&begin);
     out.extend_from_slice(reason);
     out.extend_from_slice(b"\r\n");
 }
