@@ -401,6 +401,52 @@ fn failures_are_worded_in_the_clients_dialect() {
             None,
             "time",
         ),
+        (
+            Failure::UnknownCoding,
+            415,
+            "unsupported_content_encoding",
+            "invalid_request_error",
+            "invalid_request_error",
+            None,
+            "gzip",
+        ),
+        (
+            Failure::BrokenCoding,
+            400,
+            "invalid_request_body",
+            "invalid_request_error",
+            "invalid_request_error",
+            None,
+            "not whole",
+        ),
+        (
+            Failure::Framing("odd chunk"),
+            400,
+            "malformed_request",
+            "invalid_request_error",
+            "invalid_request_error",
+            None,
+            "odd chunk",
+        ),
+        (
+            Failure::Head(HeadError { status: 417, reason: "x" }),
+            417,
+            "malformed_request",
+            "invalid_request_error",
+            "invalid_request_error",
+            None,
+            "x",
+        ),
+        (
+            Failure::Head(HeadError { status: 501, reason: "x" }),
+            501,
+            "not_implemented",
+            "server_error",
+            "api_error",
+            None,
+            "x",
+        ),
+        (Failure::BrokenAnswer("cut"), 502, "bad_gateway", "server_error", "api_error", None, "was charged"),
         (Failure::BadGateway("refused"), 502, "bad_gateway", "server_error", "api_error", None, "refused"),
         (Failure::Unavailable("full"), 503, "unavailable", "server_error", "overloaded_error", None, "full"),
         (
@@ -423,6 +469,11 @@ fn failures_are_worded_in_the_clients_dialect() {
             write_failure(&mut out, &to(dialect), &failure);
             let (head, body) = parts(&out);
             assert!(head[0].starts_with(&format!("HTTP/1.1 {status} ")), "{}", head[0]);
+            assert!(
+                !head[0].ends_with(" Error"),
+                "{} has a reason phrase of its own (RFC 9110 §15)",
+                head[0]
+            );
             let body: serde_json::Value = serde_json::from_str(&body).unwrap();
             let error = &body["error"];
             assert_eq!((&error["code"], &error["type"]), (&code.into(), &kind.into()), "{failure:?}");

@@ -47,7 +47,7 @@ impl Exchange<'_> {
         let asks_usage = routed.facts.stream
             && routed.endpoint.has_stream_options()
             && routed.facts.include_usage == Asked::No;
-        let rewritten = json::rewrite(&body, &routed.facts, routed.route.served_model.as_deref(), asks_usage);
+        let rewritten = json::rewrite(&body, routed.facts, routed.route.served_model.as_deref(), asks_usage);
         let body = rewritten.unwrap_or(body);
         let (mut connection, occupied, body) = pin!(self.send(routed, body, admitted)).await?;
         charge.sent();

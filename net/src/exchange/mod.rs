@@ -104,7 +104,7 @@ struct Exchange<'a> {
 /// A request that every check but gate 2 has passed.
 struct Routed<'a> {
     endpoint: Endpoint,
-    facts: BodyFacts,
+    facts: &'a BodyFacts,
     route: &'a Route,
     backend: &'a Backend,
 }
@@ -135,8 +135,9 @@ impl Exchange<'_> {
         let (body, facts) = self.facts(body, endpoint).await;
         let facts = facts.map_err(Denied::BadBody)?;
         let armed = self.armed.clone();
-        let routed = route(&armed, key.as_deref(), endpoint, facts, &body)?;
-        let admitted = pin!(self.gate_two(key.as_deref(), &routed, &body, &mut charge)).await?;
+        let model = facts.model(&body);
+        let routed = route(&armed, key.as_deref(), endpoint, &facts, model)?;
+        let admitted = pin!(self.gate_two(key.as_deref(), &routed, model, &mut charge)).await?;
         let forwarded = pin!(self.forward(&routed, body, &mut charge, admitted)).await;
         if let Some(trace) = &mut self.trace {
             trace.used(charge.used());
@@ -236,16 +237,15 @@ impl Exchange<'_> {
         &mut self,
         key: Option<&Key>,
         routed: &Routed<'_>,
-        body: &[u8],
+        model: &str,
         charge: &mut Charge,
     ) -> Result<Now, Denied> {
-        let model = routed.facts.model(body);
         let resolved = self.armed.resolved(key, model, routed.route, routed.endpoint.path());
         let price = resolved.price.as_ref();
         let most = price.and_then(|price| price.max_output);
-        let alone = json::expected(&routed.facts, routed.endpoint, routed.route.output_hold, most);
+        let alone = json::expected(routed.facts, routed.endpoint, routed.route.output_hold, most);
         let lesson = routed.route.learns.then(|| {
-            let BodyFacts { n, output_cap, .. } = routed.facts;
+            let BodyFacts { n, output_cap, .. } = *routed.facts;
             Lesson::new(routed.route, key.map(|key| key.kid), alone.input, n, output_cap.is_some())
         });
         let expected = match &lesson {
@@ -354,10 +354,9 @@ fn route<'a>(
     armed: &'a Armed,
     key: Option<&Key>,
     endpoint: Endpoint,
-    facts: BodyFacts,
-    body: &[u8],
+    facts: &'a BodyFacts,
+    model: &str,
 ) -> Result<Routed<'a>, Denied> {
-    let model = facts.model(body);
     let allows = |what: &dyn Fn(&engine::Scopes) -> bool| key.is_none_or(|key| what(&key.scopes));
     if !allows(&|scopes| scopes.allows_model(model)) {
         return Err(Denied::OutOfScope("model", model.to_owned()));
