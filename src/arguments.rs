@@ -6,9 +6,15 @@ use clap::{Args, Parser, Subcommand};
 use control::keys;
 use jiff::SignedDuration;
 
+/// The version, and whether this is the command as `ship/build` makes it.
+const VERSION: &str = match option_env!("TOKENTRIAGE_SHIPPED") {
+    Some(_) => concat!(env!("CARGO_PKG_VERSION"), ", as ship/build makes it"),
+    None => env!("CARGO_PKG_VERSION"),
+};
+
 /// An inline governor in front of model backends: every cap of a tenancy chain, checked before the request goes out.
 #[derive(Debug, Parser)]
-#[command(name = "tokentriage", version, arg_required_else_help = true)]
+#[command(name = "tokentriage", version = VERSION, arg_required_else_help = true)]
 pub struct Arguments {
     /// The config file; else tokentriage.yaml in this folder, else the file that TT_CONFIG names
     #[arg(long, global = true, value_name = "FILE")]
