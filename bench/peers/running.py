@@ -107,7 +107,8 @@ class Run:
     def proxied(self, kind: Kind) -> None:
         """A kind in which each peer serves requests."""
         streams = bool(kind.task.get("streams"))
-        words = ["--tokens", "50", "--tokens-per-second", "100", "--stamp-events"] if streams else ["--fixed"]
+        tokens, pace = str(measuring.STREAMED_TOKENS), str(measuring.TOKENS_PER_SECOND)
+        words = ["--tokens", tokens, "--tokens-per-second", pace, "--stamp-events"] if streams else ["--fixed"]
         if kind.name == "check":
             words = ["--latency", "150ms"]
         backend = self.backend(*words)

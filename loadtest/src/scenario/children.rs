@@ -99,11 +99,11 @@ impl Process {
     /// Asks it to end (SIGTERM) and waits until it has; `None` if it has not after `patience`.
     pub fn end(&self, patience: Duration) -> Option<ExitStatus> {
         let until = Instant::now() + patience;
-        if self.ended().is_none()
-            && let Some(pid) = i32::try_from(self.pid).ok().and_then(Pid::from_raw)
+        // While it is locked nobody else is told of its end, so the id is this one's still.
+        if let Some(mine) = family().live.iter_mut().find(|one| one.number == self.number)
+            && matches!(mine.child.try_wait(), Ok(None))
         {
-            // It is this one's still: nobody has been told of its end. One that has ended meanwhile needs no signal.
-            let _ = kill_process(pid, Signal::TERM);
+            let _ = kill_process(Pid::from_child(&mine.child), Signal::TERM);
         }
         loop {
             match self.ended() {

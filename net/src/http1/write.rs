@@ -157,10 +157,11 @@ pub struct RelayedHead<'a> {
 /// Append the head of a relayed response.
 pub fn write_response(out: &mut Vec<u8>, relayed: &RelayedHead<'_>) {
     let head = relayed.head;
+    let status = head.status_and_reason();
     out.extend_from_slice(b"HTTP/1.1 ");
-    out.extend_from_slice(head.status_and_reason());
+    out.extend_from_slice(status);
     // An empty reason is sent as such, with its blank.
-    out.extend_from_slice(if head.status_and_reason().len() == 3 { b" \r\n" } else { &b"\r\n"[..] });
+    out.extend_from_slice(if status.len() == 3 { b" \r\n" } else { &b"\r\n"[..] });
     let mut identified = false;
     for line in head.end_to_end() {
         identified |= line.role() == Role::RequestId;

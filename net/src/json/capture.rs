@@ -116,13 +116,10 @@ impl Capture {
             }
             if matches!(state, State::Name | State::FirstName) {
                 let Some(byte) = next_mark(piece, &mut at) else { break };
-                state = match byte {
-                    b'"' => {
-                        (at, state) = self.in_name(piece, at, true);
-                        state
-                    }
-                    b'}' if state == State::FirstName => self.close(),
-                    _ => State::Lost,
+                (at, state) = match byte {
+                    b'"' => self.in_name(piece, at, true),
+                    b'}' if state == State::FirstName => (at, self.close()),
+                    _ => (at, State::Lost),
                 };
             }
             if state == State::Colon {
@@ -131,33 +128,24 @@ impl Capture {
             }
             if matches!(state, State::Value | State::FirstElement) {
                 let Some(byte) = next_mark(piece, &mut at) else { break };
-                state = match byte {
-                    b'"' => {
-                        (at, state) = self.in_string(piece, at, sink);
-                        state
-                    }
-                    b'-' | b'0'..=b'9' => {
-                        (at, state) = self.in_number(piece, at - 1, true, sink);
-                        state
-                    }
-                    b't' | b'f' | b'n' => {
-                        (at, state) = self.in_word(piece, at);
-                        state
-                    }
+                (at, state) = match byte {
+                    b'"' => self.in_string(piece, at, sink),
+                    b'-' | b'0'..=b'9' => self.in_number(piece, at - 1, true, sink),
+                    b't' | b'f' | b'n' => self.in_word(piece, at),
                     b'{' => {
                         if let Some(slot) = self.here.slot {
                             sink.object(slot);
                         }
-                        self.open(true, State::FirstName)
+                        (at, self.open(true, State::FirstName))
                     }
-                    b'[' => self.open(false, State::FirstElement),
+                    b'[' => (at, self.open(false, State::FirstElement)),
                     b']' if state == State::FirstElement => {
                         if let Some(slot) = self.container.slot {
                             sink.empty_array(slot);
                         }
-                        self.close()
+                        (at, self.close())
                     }
-                    _ => State::Lost,
+                    _ => (at, State::Lost),
                 };
             }
         }
